@@ -47,7 +47,7 @@ enum Kind {
     Response,
     /// The instant at which a request ends.
     End,
-    /// A handler that counts what a response uses, unless that is read from the response.
+    /// A handler that counts what a response uses, or a call that commits it, unless that is read from the response.
     Usage { is_read: bool },
     /// The body of the response.
     ResponseBody,
@@ -97,7 +97,7 @@ impl Door {
     fn offers(self, kind: &Kind) -> bool {
         match (self, kind) {
             (Self::Code, _)
-            | (Self::Serve, Kind::Report)
+            | (Self::Serve, Kind::Report | Kind::Usage { .. })
             | (
                 Self::Proxy,
                 Kind::Response
@@ -142,7 +142,10 @@ impl Need {
                 "name where responses state what they have used, such as usage = \"openai\", or remove the field, and give the \
                  policy a `cost`",
             ),
-            Kind::Usage { .. } => (COUNTS, "remove the field, and give the policy a `cost`"),
+            Kind::Usage { .. } => (
+                COUNTS,
+                "remove the field, and give the policy a `cost`; with the flag --no-check `portcullis serve` takes it for reservations",
+            ),
             Kind::ResponseBody => ("the body of each response", RESPONSES),
             Kind::Report => (
                 "calls that report usage",

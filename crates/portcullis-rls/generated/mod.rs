@@ -29,3 +29,12 @@ pub mod envoy {
         }
     }
 }
+pub mod kuadrant {
+    pub mod service {
+        pub mod ratelimit {
+            pub mod v1 {
+                include!("kuadrant.service.ratelimit.v1.rs");
+            }
+        }
+    }
+}

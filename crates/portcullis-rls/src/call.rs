@@ -33,23 +33,44 @@ pub(super) struct LimitOverride {
 
 impl<'a> Call<'a> {
     pub(super) fn read(request: &'a RateLimitRequest) -> Result<Self, CallError> {
-        let domain = request.domain.as_str();
-        if domain.is_empty() {
-            return Err(CallError::NoDomain);
+        // In the request 0 is the default and means 1. A descriptor has a message of its own for the number, so 0 is a number there.
+        let hits = u64::from(request.hits_addend.max(1));
+        Self::of(&request.domain, &request.descriptors, hits)
+    }
+
+    /// A call with an amount, which takes the place of the hits of each descriptor.
+    pub(super) fn of_amount(
+        domain: &'a str,
+        descriptors: &'a [RateLimitDescriptor],
+        amount: u64,
+    ) -> Result<Self, CallError> {
+        let has_hits = |descriptor: &RateLimitDescriptor| {
+            descriptor.hits_addend.is_some() || descriptor.is_negative_hits
+        };
+        match descriptors.iter().position(has_hits) {
+            Some(descriptor) => Err(CallError::HitsBesideAmount { descriptor }),
+            None => Self::of(domain, descriptors, amount),
         }
-        if domain.len() > MAX_DOMAIN_BYTES {
-            return Err(CallError::DomainTooLong { bytes: domain.len() });
-        }
-        match request.descriptors.len() {
+    }
+
+    fn of(domain: &'a str, descriptors: &'a [RateLimitDescriptor], hits: u64) -> Result<Self, CallError> {
+        check_domain(domain)?;
+        match descriptors.len() {
             0 => return Err(CallError::NoDescriptors),
             1..=MAX_DESCRIPTORS => {}
             descriptors => return Err(CallError::TooManyDescriptors { descriptors }),
         }
-        // In the request 0 is the default and means 1. A descriptor has a message of its own for the number, so 0 is a number there.
-        let hits = u64::from(request.hits_addend.max(1));
-        let descriptors = request.descriptors.iter().enumerate();
+        let descriptors = descriptors.iter().enumerate();
         let descriptors = descriptors.map(|(index, descriptor)| Descriptor::read(index, descriptor, hits));
         Ok(Self { domain, descriptors: descriptors.collect::<Result<_, _>>()? })
+    }
+}
+
+pub(super) fn check_domain(domain: &str) -> Result<(), CallError> {
+    match domain.len() {
+        0 => Err(CallError::NoDomain),
+        1..=MAX_DOMAIN_BYTES => Ok(()),
+        bytes => Err(CallError::DomainTooLong { bytes }),
     }
 }
 

@@ -1,5 +1,6 @@
 //! Why a call has no answer.
 
+use portcullis::PolicyName;
 use portcullis_engine::Rejected;
 use tonic::{Code, Status};
 
@@ -51,6 +52,41 @@ pub enum CallError {
         /// What is wrong.
         problem: &'static str,
     },
+    /// A descriptor has hits beside the amount of a reservation or a commit.
+    #[error("descriptor {descriptor} has hits: leave them out, the amount takes their place")]
+    HitsBesideAmount {
+        /// The position of the descriptor, from 0.
+        descriptor: usize,
+    },
+    /// A reservation has more units than a limit ever admits.
+    #[error(
+        "the amount {amount} is more than the limit {limit} of {policy}: no such reservation is ever admitted"
+    )]
+    AmountTooLarge {
+        /// The units of the reservation.
+        amount: u64,
+        /// The name of the policy.
+        policy: PolicyName,
+        /// Its limit.
+        limit: u64,
+    },
+    /// A reservation has no ttl, or one beyond the bounds.
+    #[error("a reservation needs a ttl from 1 s to 1 h")]
+    Ttl,
+    /// A commit has more units than the reservation and the debts of its policies.
+    #[error("the actual amount {actual} is more than what is reserved and what may be owed, together {most}")]
+    ActualTooLarge {
+        /// The units of the commit.
+        actual: u64,
+        /// The most units.
+        most: u64,
+    },
+    /// There is no such reservation: it was never made, it has ended, or it is of another domain.
+    #[error("there is no such reservation: it has ended, or it is of another domain")]
+    UnknownReservation,
+    /// A commit of the reservation is in progress, or its instance was lost in the last minute.
+    #[error("the reservation is being committed: repeat the commit later")]
+    BeingCommitted,
     /// The store cannot answer, and the [failure mode](super::RateLimitService::on_store_failure) does not decide without it.
     #[error("the store cannot answer")]
     StoreFailed,
@@ -69,7 +105,14 @@ impl CallError {
     /// Whether the call itself is at fault, and fails whenever it is repeated.
     #[must_use]
     pub const fn is_invalid_argument(&self) -> bool {
-        !matches!(self, Self::StoreFailed | Self::Overloaded | Self::Undecided { .. })
+        !matches!(
+            self,
+            Self::StoreFailed
+                | Self::Overloaded
+                | Self::Undecided { .. }
+                | Self::UnknownReservation
+                | Self::BeingCommitted
+        )
     }
 }
 
@@ -81,9 +124,13 @@ impl From<Rejected> for CallError {
 }
 
 impl From<CallError> for Status {
-    /// `INVALID_ARGUMENT` for a call that is at fault, else `UNAVAILABLE`.
+    /// `INVALID_ARGUMENT` for a call that is at fault, `NOT_FOUND` for a reservation that is unknown, else `UNAVAILABLE`.
     fn from(error: CallError) -> Self {
-        let code = if error.is_invalid_argument() { Code::InvalidArgument } else { Code::Unavailable };
+        let code = match error {
+            CallError::UnknownReservation => Code::NotFound,
+            _ if error.is_invalid_argument() => Code::InvalidArgument,
+            _ => Code::Unavailable,
+        };
         Self::new(code, error.to_string())
     }
 }

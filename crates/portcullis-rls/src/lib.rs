@@ -75,6 +75,23 @@
 //! nothing remains. Limit overrides and negative hits are `INVALID_ARGUMENT`. A delay of a
 //! [queue](portcullis::Policy::leaky_bucket) delays the answer, for which Envoy waits for 20 ms by default.
 //!
+//! # Reservations
+//!
+//! [`reserve`](RateLimitService::reserve) charges all limits of a call an amount, or none, and [`commit`](RateLimitService::commit) settles
+//! that at what was used. Over gRPC they are `kuadrant.service.ratelimit.v1.RateLimitService`
+//! ([`grpc_reservations`](RateLimitService::grpc_reservations)).
+//!
+//! - The amount takes the place of the hits of each descriptor, from 0, which asks, to the smallest limit. What is held is charged, so
+//!   other calls see it. A call without limits is admitted without an id, and settles nothing.
+//! - A commit is of at most the amount and the debt that each policy [allows](portcullis::Policy::allow_debt). Repeated, it has the same
+//!   answer for the ttl. Without an id it is a [`report`](RateLimitService::report).
+//! - A reservation that is not committed ends after its ttl, of 1 s to 1 h. Envoy's files keep what it holds, and rules what
+//!   [`reserve_or`](portcullis::Limit::reserve_or) says; where nothing is counted, `OnAbort::Used` is the reservation. Policies that are
+//!   tried out keep it.
+//! - An instance has at most [`MAX_RESERVATIONS`] open at a time, and one key a sixteenth. Beyond that a reservation is denied.
+//! - Instances with a store that keeps records, as Redis, commit each other's, and only one settles each. The instance that has made a
+//!   reservation ends it. If it dies, what it holds stays charged. In a store that keeps none, reservations are those of the process.
+//!
 //! # Bounds
 //!
 //! [`MAX_DESCRIPTORS`], [`MAX_ENTRIES`], [`MAX_DOMAIN_BYTES`] and [`MAX_MESSAGE_BYTES`] bound a call; one beyond them is `INVALID_ARGUMENT`, or
@@ -85,6 +102,7 @@ mod call;
 mod error;
 mod limits;
 pub mod messages;
+mod reservations;
 mod transport;
 mod verdict;
 
@@ -101,12 +119,16 @@ use portcullis_log::LogThrottle;
 use call::Call;
 use limits::{Limits, LimitsInUse};
 use messages::{RateLimitRequest, RateLimitResponse};
+use reservations::Reservations;
 
 pub use error::CallError;
-pub use portcullis_tower::joint::ChargeDenied as ChargeDeniedHits;
 pub use limits::SharedDescriptors;
 pub use messages::PROTO_FILES;
-pub use transport::{HEALTH_NAMES, RateLimitServer, SERVICE_NAME, reflection, reflection_v1alpha};
+pub use portcullis_tower::joint::ChargeDenied as ChargeDeniedHits;
+pub use reservations::MAX_RESERVATIONS;
+pub use transport::{
+    HEALTH_NAMES, RateLimitServer, ReservationServer, SERVICE_NAME, reflection, reflection_v1alpha,
+};
 pub use verdict::ResponseHeaders;
 
 /// The highest number of descriptors in a call.
@@ -135,6 +157,7 @@ pub struct RateLimitService {
     no_limits: Arc<portcullis_engine::Limits>,
     in_use: Arc<LimitsInUse>,
     charge_denied_hits: ChargeDeniedHits,
+    reservations: Reservations,
     /// Calls with a domain that no file has.
     unknown_domains: Arc<LogThrottle>,
 }
@@ -193,6 +216,7 @@ impl RateLimitService {
             no_limits: Arc::new(no_limits),
             in_use,
             charge_denied_hits: ChargeDeniedHits::default(),
+            reservations: Reservations::default(),
             unknown_domains: Arc::new(LogThrottle::per_minute()),
         }
     }
@@ -300,10 +324,7 @@ impl RateLimitService {
     ///
     /// If the future is dropped, the hits may stay charged.
     pub async fn decide(&self, request: &RateLimitRequest) -> Result<RateLimitResponse, CallError> {
-        let call = Call::read(request)?;
-        let mut verdict = self.limits.decide(self, &call).await?;
-        verdict.over &= !self.shadow;
-        Ok(verdict::response(verdict, self.headers))
+        self.answer(&Call::read(request)?, self.charge_denied_hits).await
     }
 
     /// The policy with the failure mode of the service. If the policy cannot have it, calls fail while the store does.

@@ -5,16 +5,18 @@ mod descriptors;
 mod in_use;
 mod native;
 mod plan;
+mod reserve;
 
 use std::sync::Arc;
 
 use portcullis::rules::LiveRules;
 use portcullis::{LayerError, Limiter};
 
-use crate::{CallError, RateLimitService, call, verdict};
+use crate::{CallError, ChargeDeniedHits, RateLimitService, call, verdict};
 pub(crate) use in_use::LimitsInUse;
 use native::NativeRules;
 use plan::Plan;
+pub(crate) use reserve::Reservation;
 
 pub use descriptors::SharedDescriptors;
 
@@ -35,6 +37,7 @@ impl Limits {
         &self,
         service: &RateLimitService,
         call: &call::Call<'_>,
+        charge_denied: ChargeDeniedHits,
     ) -> Result<verdict::Verdict, CallError> {
         match self {
             Self::Envoy(descriptors) => {
@@ -44,10 +47,10 @@ impl Limits {
                 }
                 let plan = Plan::of(service, &descriptors, call);
                 let limits = Arc::new(service.no_limits.with_policies(plan.limits()));
-                let uses_up = service.charge_denied_hits.includes(|| call.is_report());
+                let uses_up = charge_denied.includes(|| call.is_report());
                 decide::decide(&plan, &limits, uses_up).await
             }
-            Self::Native(rules) => rules.decide(call, service.shadow, service.charge_denied_hits).await,
+            Self::Native(rules) => rules.decide(call, service.shadow, charge_denied).await,
         }
     }
 }

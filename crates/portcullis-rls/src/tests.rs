@@ -8,6 +8,7 @@ mod modes;
 mod native;
 mod redis;
 mod reports;
+mod reservations;
 mod store_failure;
 mod transport;
 

@@ -4,5 +4,5 @@ mod grpc;
 mod json;
 mod reflection;
 
-pub use grpc::{HEALTH_NAMES, RateLimitServer, SERVICE_NAME};
+pub use grpc::{HEALTH_NAMES, RateLimitServer, ReservationServer, SERVICE_NAME};
 pub use reflection::{reflection, reflection_v1alpha};

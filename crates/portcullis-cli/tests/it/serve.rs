@@ -197,9 +197,11 @@ fn named_proxies_keep_their_connections() {
 
 #[test]
 fn denied_hits_use_up_limits_as_the_flag_says() {
-    let text = SHOP.replace("  - key", "  - { key: team, rate_limit: { unit: year, requests_per_unit: 2 } }\n  - key");
+    let text = SHOP
+        .replace("  - key", "  - { key: team, rate_limit: { unit: year, requests_per_unit: 2 } }\n  - key");
     let call = |hits: u64, keys: &[&str]| {
-        let entries = keys.iter().map(|key| format!(r#"{{"entries": [{{"key": "{key}", "value": "ada"}}]}}"#));
+        let entries =
+            keys.iter().map(|key| format!(r#"{{"entries": [{{"key": "{key}", "value": "ada"}}]}}"#));
         let entries: Vec<_> = entries.collect();
         format!(r#"{{"domain": "shop", "hitsAddend": {hits}, "descriptors": [{}]}}"#, entries.join(","))
     };

@@ -41,7 +41,7 @@ table! { pub(crate) POLICY, "policy", "A limit, and the requests to which it app
     "lock_out", Nested(&LOCK_OUT), "Blocks keys that are rejected again and again.";
     "in_flight", Nested(&IN_FLIGHT), "A limit on requests in flight, beside the quota.";
     "charge_when", Nested(&CHARGE_WHEN), "The responses that are charged.";
-    "reserve", Choice(&names(&ON_ABORT)), "What a request is charged that ends early. The others are charged what their responses count.";
+    "reserve", Choice(&names(&ON_ABORT)), "What a request is charged that ends early, or a reservation of Envoy's service without a commit. The others are charged what their responses count.";
     "usage", AnyOf(&[Choice(&USAGES), Nested(&USAGE)]), "Where a response states its usage, to which `reserve` is settled.";
     "until", Choice(&names(&UNTIL)), "When a request in flight is over.", default("body");
     "charge_after", AnyOf(&[Bool, Integer(0, MOST_UNSETTLED as u64)]), "Whether a request is rejected before, though it is charged after its response; or how many of a key may be without one.";

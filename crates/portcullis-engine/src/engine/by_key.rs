@@ -52,7 +52,10 @@ impl Limits {
         let index = known.checks().iter().position(is_about)?;
         let decision = known.decisions().get(index)?;
         // A permit is held by a request.
-        if check.cost == 0 || decision.remaining() == 0 || !decision.is_metered() || is_in_flight(&check.policy)
+        if check.cost == 0
+            || decision.remaining() == 0
+            || !decision.is_metered()
+            || is_in_flight(&check.policy)
         {
             return None;
         }

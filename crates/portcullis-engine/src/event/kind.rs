@@ -182,7 +182,7 @@ pub enum EventKind<'a> {
     /// disconnected outside of a runtime.
     ChargeDropped,
     /// A request is rejected, because too many with its key are unsettled under a policy that
-    /// charges afterwards (`Limit::charge_after`).
+    /// charges afterwards (`Limit::charge_after`), or a reservation of the rate limit service, because too many are open.
     TooManyUnsettled {
         /// The policy.
         policy: &'a PolicyName,

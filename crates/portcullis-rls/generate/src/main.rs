@@ -7,7 +7,7 @@ use prost::Message as _;
 fn main() -> anyhow::Result<()> {
     let package = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let generated = package.join("generated");
-    let files = protox::compile(["envoy/service/ratelimit/v3/rls.proto"], [package.join("proto")])?;
+    let files = protox::compile(["kuadrant/service/ratelimit/v1/ratelimit.proto"], [package.join("proto")])?;
     let mut descriptors = files.clone();
     descriptors.file.iter_mut().for_each(|file| file.source_code_info = None);
     fs::write(generated.join("descriptors.bin"), descriptors.encode_to_vec())?;

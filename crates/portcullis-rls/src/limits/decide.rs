@@ -13,7 +13,8 @@ use crate::verdict::Verdict;
 /// Decides a call, and charges what is left of its limits if it `uses_up` what denies it.
 pub(super) async fn decide(plan: &Plan, limits: &Arc<Limits>, uses_up: bool) -> Result<Verdict, CallError> {
     let verdict = plan.undecided();
-    let mut deciding = Deciding { plan, limits, verdict, denial: None, exceeded: Vec::new(), is_remembered: false };
+    let mut deciding =
+        Deciding { plan, limits, verdict, denial: None, exceeded: Vec::new(), is_remembered: false };
     let mut attempt = Attempt::new(limits, None, Patience::default());
     if let Some(exhausted) = deciding.check(&mut attempt).await? {
         deciding.admit(attempt, &exhausted).await?;
@@ -30,6 +31,21 @@ pub(super) async fn decide(plan: &Plan, limits: &Arc<Limits>, uses_up: bool) -> 
         }
     }
     Ok(deciding.verdict)
+}
+
+/// Charges the limits of a call, or none. Returns whether they deny it, and what was charged.
+pub(super) async fn reserve(plan: &Plan, limits: &Arc<Limits>) -> Result<(bool, Option<Outcome>), CallError> {
+    let verdict = plan.undecided();
+    let mut deciding =
+        Deciding { plan, limits, verdict, denial: None, exceeded: Vec::new(), is_remembered: false };
+    let mut attempt = Attempt::new(limits, None, Patience::default());
+    if plan.is_banned {
+        limits.reject_beside(None).await;
+    }
+    match deciding.check(&mut attempt).await? {
+        None => Ok((true, None)),
+        Some(exhausted) => Ok((false, deciding.admit(attempt, &exhausted).await?)),
+    }
 }
 
 struct Deciding<'p> {
@@ -78,8 +94,12 @@ impl<'p> Deciding<'p> {
         Ok((!is_denied).then(|| quotas.into_iter().filter(|quota| !quota.is_allowed()).collect()))
     }
 
-    /// Admits the call, checks the limits that never deny, and gives hits back.
-    async fn admit(&mut self, attempt: Attempt, exhausted: &[Decision]) -> Result<(), CallError> {
+    /// Admits the call, checks the limits that never deny, and gives hits back. Returns what was charged.
+    async fn admit(
+        &mut self,
+        attempt: Attempt,
+        exhausted: &[Decision],
+    ) -> Result<Option<Outcome>, CallError> {
         let admitted = attempt.admit().await?;
         for (item, decision) in admitted.charged.iter().flat_map(|charged| self.plan.decided(charged)) {
             self.show(item, decision, false);
@@ -97,7 +117,7 @@ impl<'p> Deciding<'p> {
         let charged = admitted.charged.as_ref().map(Outcome::decisions).unwrap_or_default();
         let decisions = [charged, exhausted].concat();
         report::admitted(self.limits, &decisions, &admitted.shadows, admitted.keys.as_deref());
-        Ok(())
+        Ok(admitted.charged)
     }
 
     /// Charges what fits of the hits of these limits.

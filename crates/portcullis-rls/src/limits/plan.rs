@@ -196,6 +196,13 @@ impl Counted {
     }
 }
 
+impl Item {
+    /// How many descriptors it is of.
+    pub(super) fn descriptors(&self) -> u64 {
+        self.slots.len() as u64
+    }
+}
+
 /// Checks with these costs; `None` if there are no items.
 pub(super) fn checks(items: &[&Item], cost: impl Fn(&Item) -> u64) -> Option<Checks> {
     let check = |index: usize| (&items[index].policy, items[index].key, cost(items[index]));
@@ -270,7 +277,7 @@ fn overridden(
     let shown = Limit { requests_per_unit, unit: Some(unit), name: String::new() };
     let counted =
         Counted { limit: shown, role: Role::Enforced, hits: asked.hits, is_refund: asked.is_refund };
-    let name = format!("envoy.override.{}", unit.as_str());
+    let name = format!("{OVERRIDE}{}", unit.as_str());
     let window = Quota::new(u64::from(requests_per_unit), unit.duration(), None).and_then(FixedWindow::new);
     let policy = Policy::try_new(&name, window, PolicySettings::default()).ok();
     let mut identity = Vec::with_capacity(64);
@@ -284,6 +291,9 @@ fn overridden(
         None => Slot::Zero(counted),
     }
 }
+
+/// What the names of policies of limit overrides begin with.
+pub(super) const OVERRIDE: &str = "envoy.override.";
 
 /// A key of bytes of any number: a client chooses values that are longer than a key may be, so they are hashed in steps.
 fn digest(limiter: &Limiter, bytes: &[u8]) -> Option<Key> {

@@ -116,7 +116,8 @@ descriptors:
 ";
     let lines = Lines::default();
     let limiter = testing::limiter(&ManualClock::default()).observe(lines.clone());
-    let service = RateLimitService::envoy(limiter, descriptors(limits)).charge_denied_hits(ChargeDeniedHits::Reports);
+    let service =
+        RateLimitService::envoy(limiter, descriptors(limits)).charge_denied_hits(ChargeDeniedHits::Reports);
     let ada: &[(&str, &str)] = &[("user", "ada")];
     decide(&service, &of([hits(ada, 3)])).await;
     assert_eq!(lines.take(), ["charged shop.user 3", "admitted by 1"]);

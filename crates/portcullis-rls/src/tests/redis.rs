@@ -69,7 +69,8 @@ descriptors:
 ";
     let redis = RedisServer::start().unwrap();
     for limiter in [Limiter::memory(), limiter(&redis).await] {
-        let service = RateLimitService::envoy(limiter, descriptors(BOTH)).charge_denied_hits(ChargeDeniedHits::Reports);
+        let service =
+            RateLimitService::envoy(limiter, descriptors(BOTH)).charge_denied_hits(ChargeDeniedHits::Reports);
         let both = [descriptor(&[("a", "x")]), descriptor(&[("b", "x")])];
         assert_eq!(outcome(&service, &of(both.clone())).await, (true, vec![19, 0]));
         for _ in 0..3 {

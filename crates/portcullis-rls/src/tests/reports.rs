@@ -208,9 +208,7 @@ async fn rule_makes_a_report_of_one_hit() {
 async fn admitted_report_uses_up_what_it_exceeds() {
     let tried: &[(&str, &str)] = &[("tried", "x")];
     let [a, b]: [&[(&str, &str)]; 2] = [&[("pool", "a")], &[("pool", "b")]];
-    for (setting, used, untouched) in
-        [(ChargeDeniedHits::Reports, 0, 9), (ChargeDeniedHits::Never, 4, 9)]
-    {
+    for (setting, used, untouched) in [(ChargeDeniedHits::Reports, 0, 9), (ChargeDeniedHits::Never, 4, 9)] {
         let service = service(&ManualClock::default(), LIMITS).charge_denied_hits(setting);
         assert!(is_ok(&service, of([hits(tried, 6), hits(a, 6), hits(b, 1)])).await);
         assert!(is_ok(&service, of([hits(tried, 8), hits(USER, 8)])).await);

@@ -1,6 +1,7 @@
 //! The endpoint for JSON, as that of Envoy's service.
 
 mod message;
+mod reservation;
 
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, State};
@@ -8,15 +9,17 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::post;
 use bytes::Bytes;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
 
 use crate::messages::rate_limit_response::Code;
-use crate::{MAX_MESSAGE_BYTES, RateLimitService};
+use crate::{CallError, MAX_MESSAGE_BYTES, RateLimitService};
 
 impl RateLimitService {
     /// Returns a router with `POST /json`, which takes a call as JSON, in the form that protobuf defines, and answers in the same form: with 200,
-    /// or with 429 if the call is over a limit.
+    /// or with 429 if the call is over a limit. `/json/reserve` and `/json/commit` are those of [reservations](crate#reservations).
     ///
-    /// A call that is not valid is answered with 400, and one that the store cannot answer with 500. Envoy's service has 400 for both. The
+    /// A call that is not valid is answered with 400, a commit of an unknown reservation with 404, and one that the store cannot answer with 500. Envoy's service has 400 for both. The
     /// content type has to be `application/json`, or the answer is 415, and requests of web pages are 403: a page of any site could
     /// spend the budgets of the service otherwise.
     ///
@@ -42,36 +45,71 @@ impl RateLimitService {
     pub fn json(&self) -> Router {
         Router::new()
             .route("/json", post(answer))
+            .route("/json/reserve", post(reserve))
+            .route("/json/commit", post(commit))
             .layer(DefaultBodyLimit::max(MAX_MESSAGE_BYTES))
             .with_state(self.clone())
     }
 }
 
 async fn answer(State(service): State<RateLimitService>, headers: HeaderMap, body: Bytes) -> Response {
-    if let Some(refusal) = refusal(&headers) {
-        return refusal.into_response();
-    }
-    let request = match serde_json::from_slice::<message::Request>(&body) {
+    let request = match read::<message::Request>(&headers, &body) {
         Ok(request) => request.into(),
-        Err(error) => return (StatusCode::BAD_REQUEST, format!("{error}\n")).into_response(),
+        Err(refusal) => return *refusal,
     };
-    let response = match service.decide(&request).await {
-        Ok(response) => response,
-        Err(error) if error.is_invalid_argument() => {
-            return (StatusCode::BAD_REQUEST, format!("{error}\n")).into_response();
-        }
-        Err(error) => {
-            let status = tonic::Status::from(error);
-            return (StatusCode::INTERNAL_SERVER_ERROR, format!("{}\n", status.message())).into_response();
-        }
+    match service.decide(&request).await {
+        Ok(response) => json(response.overall_code(), &message::to_json(&response)),
+        Err(error) => failed(&error),
+    }
+}
+
+async fn reserve(State(service): State<RateLimitService>, headers: HeaderMap, body: Bytes) -> Response {
+    let request = match read::<reservation::Reserve>(&headers, &body) {
+        Ok(request) => request.into(),
+        Err(refusal) => return *refusal,
     };
-    let status = match response.overall_code() {
+    match service.reserve(&request).await {
+        Ok(response) => json(response.code(), &reservation::reserved(&response)),
+        Err(error) => failed(&error),
+    }
+}
+
+async fn commit(State(service): State<RateLimitService>, headers: HeaderMap, body: Bytes) -> Response {
+    let request = match read::<reservation::Commit>(&headers, &body) {
+        Ok(request) => request.into(),
+        Err(refusal) => return *refusal,
+    };
+    match service.commit(&request).await {
+        Ok(response) => json(Code::Ok, &reservation::committed(response)),
+        Err(error) => failed(&error),
+    }
+}
+
+/// Reads a call. The error is the answer to one that is none.
+fn read<T: DeserializeOwned>(headers: &HeaderMap, body: &[u8]) -> Result<T, Box<Response>> {
+    if let Some(refusal) = refusal(headers) {
+        return Err(Box::new(refusal.into_response()));
+    }
+    let invalid = |error| Box::new((StatusCode::BAD_REQUEST, format!("{error}\n")).into_response());
+    serde_json::from_slice(body).map_err(invalid)
+}
+
+fn json(code: Code, body: &Value) -> Response {
+    let status = match code {
         Code::Ok => StatusCode::OK,
         Code::OverLimit => StatusCode::TOO_MANY_REQUESTS,
         Code::Unknown => StatusCode::INTERNAL_SERVER_ERROR,
     };
-    let json = message::to_json(&response).to_string();
-    (status, [(header::CONTENT_TYPE, "application/json")], json).into_response()
+    (status, [(header::CONTENT_TYPE, "application/json")], body.to_string()).into_response()
+}
+
+fn failed(error: &CallError) -> Response {
+    let status = match error {
+        CallError::UnknownReservation => StatusCode::NOT_FOUND,
+        error if error.is_invalid_argument() => StatusCode::BAD_REQUEST,
+        _ => StatusCode::INTERNAL_SERVER_ERROR,
+    };
+    (status, format!("{error}\n")).into_response()
 }
 
 /// The answer to a request that a web page may have made, or that is not of JSON. A page of another site can send neither this content type

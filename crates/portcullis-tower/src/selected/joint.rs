@@ -2,6 +2,8 @@
 
 mod group;
 mod member;
+mod planned;
+mod reserve;
 mod usage;
 
 use bytes::Bytes;
@@ -9,11 +11,10 @@ use http::request::Parts;
 use http::{Response, StatusCode};
 use http_body_util::Full;
 use portcullis_core::Decision;
-use portcullis_engine::{Admitted, Keep, Refunds};
 
 use crate::{KeyError, Selection};
-use group::Group;
-use member::Member;
+use planned::Planned;
+pub use reserve::{HeldUnits, JointReservation, TooMuchReserved, receipts, reserve};
 
 /// A request of a call.
 #[derive(Debug)]
@@ -74,58 +75,9 @@ pub async fn decide(
     is_trial: bool,
     charge_denied: ChargeDenied,
 ) -> JointDecision {
-    let mut decision = JointDecision { decisions: vec![None; requests.len()], ..JointDecision::default() };
-    let mut groups: Vec<Group> = Vec::new();
-    let mut refused = None;
-    for (number, request) in requests.into_iter().enumerate() {
-        match Member::of(number, request, is_trial) {
-            Ok(None) => {}
-            Ok(Some(member)) => match groups.last_mut() {
-                Some(last) if last.has_room_for(&member) => last.add(member),
-                _ => groups.push(Group::of(member)),
-            },
-            // Those before it may be denied, and those behind it are not decided.
-            Err(planned) => {
-                refused = Some((number, planned));
-                break;
-            }
-        }
-    }
-    let mut admitted: Vec<Admitted> = Vec::with_capacity(groups.len());
-    for group in &mut groups {
-        match group.decide(&mut decision).await {
-            Some(by) => admitted.push(by),
-            None => break,
-        }
-    }
-    if decision.rejected.is_none()
-        && let Some((number, refused)) = refused
-    {
-        let (error, status, response) = refused.respond().await;
-        decision.reject(number, error, status, response);
-    }
-    if decision.rejected.is_some() {
-        for (group, by) in groups.iter().zip(admitted) {
-            Refunds::start(group.limits(), by.charged.as_ref(), None, Keep::Nothing).await;
-        }
-        let is_denied = groups.iter().any(Group::is_denied);
-        if is_denied && charge_denied.includes(|| groups.iter().any(Group::reports)) {
-            for group in &mut groups {
-                group.use_up().await;
-            }
-        }
-        return decision;
-    }
-    for (group, by) in groups.iter().zip(&admitted) {
-        group.admit(by, &mut decision);
-        if charge_denied.includes(|| groups.iter().any(Group::reports)) {
-            group.use_up_tried(by).await;
-        }
-    }
-    if let Some((last, by)) = groups.last().zip(admitted.last()) {
-        decision.response = last.response(by);
-    }
-    decision
+    let mut planned = Planned::of(requests, is_trial);
+    planned.decide(charge_denied).await;
+    planned.decision
 }
 
 /// A request of a call that is rejected.

@@ -26,7 +26,10 @@ impl Served {
     pub(super) fn grpc(&self) -> anyhow::Result<Routes> {
         let services = Routes::new(reflection()?).add_service(reflection_v1alpha()?);
         Ok(match self.service.clone() {
-            Some(service) => services.add_service(service.grpc()),
+            Some(service) => {
+                let services = services.add_service(service.clone().grpc_reservations());
+                services.add_service(service.grpc())
+            }
             None => services,
         })
     }

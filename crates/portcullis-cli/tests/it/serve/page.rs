@@ -4,7 +4,8 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use super::process::{folder, run};
+use super::post;
+use super::process::{Service, folder, run};
 
 fn page() -> String {
     fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/serve.md")).unwrap()
@@ -19,6 +20,21 @@ fn page_has_all_flags_of_limits_with_their_defaults() {
     {
         assert!(page.contains(&format!("| `{flag}` |")) || page.contains(&format!("`{flag}`")), "{flag}");
     }
+}
+
+#[test]
+fn reservation_of_page_is_committed() {
+    let page = page();
+    let section = page.split_once("## Reserve and commit").unwrap().1;
+    let block = |kind: &str| section.split_once(kind).unwrap().1.split_once("```").unwrap().0;
+    let service = Service::start("llm.yaml", block("```yaml\n"), &[]);
+    let script = block("```sh\n").replace("localhost:8080", service.addr("http"));
+    let output = Command::new("sh").args(["-euc", &script]).output().unwrap();
+    let printed = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(printed, r#"{"reservationReleased":true}"#, "{}", String::from_utf8_lossy(&output.stderr));
+    let check = r#"{"domain": "llm", "descriptors": [{"entries": [{"key": "user", "value": "ada"}], "hitsAddend": 0}]}"#;
+    let answer = service.ask(&format!("{}{check}", post(check.len())));
+    assert!(answer.contains("\"limitRemaining\":650"), "{answer}");
 }
 
 #[test]

@@ -124,6 +124,11 @@ impl Service {
         assert!(sent.unwrap().success());
     }
 
+    /// Waits until it has ended, by a signal as well.
+    pub(super) fn wait_until_gone(&mut self) {
+        self.process.wait().unwrap();
+    }
+
     /// The exit code, once it has ended.
     pub(super) fn exit_code(&mut self) -> i32 {
         let start = Instant::now();

@@ -48,6 +48,34 @@ fn service_starts_without_its_store() {
     service.wait_until("ready", is_ready);
 }
 
+/// The head of a call with a body of this length.
+fn post_to(path: &str, length: usize) -> String {
+    post(length).replacen("/json", path, 1)
+}
+
+#[test]
+fn reservations_of_a_killed_service_are_committed_by_another() {
+    let redis = RedisServer::start().unwrap();
+    let text = SHOP.replace("requests_per_unit: 1 ", "requests_per_unit: 100 ");
+    let start = || Service::start("shop.yaml", &text, &["--store", &redis.url(), "--store-deadline", "5s"]);
+    let [mut one, other] = [start(), start()];
+    let reserve = ADA.replacen('{', r#"{"amount": 60, "ttl": "3600s","#, 1);
+    let reserved = one.ask(&format!("{}{reserve}", post_to("/json/reserve", reserve.len())));
+    let id = reserved.split_once("\"reservationId\":\"").unwrap().1.split('"').next().unwrap().to_owned();
+    one.signal("KILL");
+    one.wait_until_gone();
+    let denied = other.ask(&format!("{}{reserve}", post_to("/json/reserve", reserve.len())));
+    assert!(denied.starts_with("HTTP/1.1 429"), "what it holds stays charged: {denied}");
+    let commit = format!(r#"{{"domain": "shop", "reservationId": "{id}", "actualAmount": 25}}"#);
+    for _ in 0..2 {
+        let answer = other.ask(&format!("{}{commit}", post_to("/json/commit", commit.len())));
+        assert!(answer.contains(r#"{"reservationReleased":true}"#), "{answer}");
+    }
+    let check = ADA.replacen("\"entries\"", "\"hitsAddend\": 0, \"entries\"", 1);
+    let answer = other.ask(&format!("{}{check}", post(check.len())));
+    assert!(answer.contains("\"limitRemaining\":75"), "{answer}");
+}
+
 #[test]
 fn two_services_share_a_limit() {
     let redis = RedisServer::start().unwrap();

@@ -52,7 +52,7 @@ fn each_door_names_what_it_lacks() {
         (by_address("charge_when = { status = 401 }"), "charge_when", "{ status = 401 }", &OUTSIDE[1..]),
         (by_address("refund_unanswered = true"), "refund_unanswered", "true", &OUTSIDE[1..]),
         (by_address("in_flight = { limit = 2 }"), "in_flight", "{ limit = 2 }", &OUTSIDE[1..]),
-        (by_address("reserve = \"used\"\ncost = 2"), "reserve", "\"used\"", &OUTSIDE[..]),
+        (by_address("reserve = \"used\"\ncost = 2"), "reserve", "\"used\"", &OUTSIDE[..2]),
         (by_address("report = true"), "report", "true", &OUTSIDE[..2]),
         (by_address("tiers = { pro = \"9/s\" }"), "tiers", "{ pro = \"9/s\" }", &OUTSIDE),
         (by_address("except = { route = \"/a/{b}\" }"), "except.route", "\"/a/{b}\"", &OUTSIDE),

@@ -22,7 +22,7 @@ pub(super) struct Request {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Descriptor {
+pub(super) struct Descriptor {
     entries: Option<Vec<Entry>>,
     limit: Option<Limit>,
     #[serde(alias = "hits_addend")]
@@ -49,7 +49,7 @@ struct Limit {
 /// A number, which may be written as a text.
 #[derive(Clone, Copy, Deserialize)]
 #[serde(try_from = "Value", bound = "T: TryFrom<u64>")]
-struct Number<T>(T);
+pub(super) struct Number<T>(pub(super) T);
 
 impl<T: TryFrom<u64>> TryFrom<Value> for Number<T> {
     type Error = String;

@@ -56,6 +56,10 @@ impl Group {
         self.limits = Arc::new(self.limits.with_policies(all));
     }
 
+    pub(super) fn members(&self) -> &[Member] {
+        &self.members
+    }
+
     pub(super) fn limits(&self) -> &Arc<Limits> {
         &self.limits
     }
