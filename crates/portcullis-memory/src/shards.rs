@@ -3,9 +3,11 @@
 mod owner;
 mod several;
 pub(crate) mod shard;
+mod unlocked;
 
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, PoisonError, TryLockError};
+use std::time::Duration;
 
 use portcullis_core::overrides::Effect;
 use portcullis_core::{Clock, Key, Policy, StoreError, StoreErrorKind, Strategy, Timestamp};
@@ -15,8 +17,9 @@ use smallvec::SmallVec;
 use self::owner::Owner;
 use crate::budget::Amount;
 use crate::shards::shard::{Access, EntryId, Shard};
+use crate::shards::unlocked::Unlocked;
+pub(crate) use crate::shards::unlocked::Words;
 use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering};
-use crate::table::Location;
 
 /// The states of one policy, in shards with one lock each.
 ///
@@ -29,8 +32,8 @@ pub(crate) struct Shards {
     /// Locks are taken in the order of these numbers, which are unique.
     number: u32,
     granted: Amount,
-    /// Where the entries of each shard are.
-    locations: Box<[Arc<Location>]>,
+    /// What is read of each shard without its lock.
+    unlocked: Box<[Unlocked]>,
     mutexes: Box<[Padded]>,
     /// Not locked by checks.
     owner: Mutex<Owner>,
@@ -61,7 +64,7 @@ impl Shards {
     pub(crate) fn shard_key(&self, digest: u128, key: Key) -> ShardKey<'_> {
         let id = key.fingerprint() ^ digest;
         let shard = (id >> 64) as usize & (self.mutexes.len() - 1);
-        self.locations[shard].prefetch(id);
+        self.unlocked[shard].location.prefetch(id);
         ShardKey { policy: self, shard, id, digest }
     }
 
@@ -121,6 +124,12 @@ impl<'a> ShardKey<'a> {
     #[inline]
     fn lock(&self) -> MutexGuard<'a, Shard> {
         lock(&self.policy.mutexes[self.shard].0)
+    }
+
+    /// The state that denies the key, if the shard shows it to calls that have not locked it. See [`DeniedState`](unlocked::DeniedState).
+    #[inline]
+    pub(crate) fn denied(&self, now: Timestamp) -> Option<Words> {
+        self.policy.unlocked[self.shard].denied.read(self.id, now)
     }
 
     fn order(&self) -> LockOrder {

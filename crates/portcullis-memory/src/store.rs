@@ -8,7 +8,7 @@ mod several;
 
 use std::time::Duration;
 
-use portcullis_core::algorithm::Algorithm;
+use portcullis_core::algorithm::{Algorithm, Evaluation};
 use portcullis_core::overrides::{Block, LockOut, Override};
 use portcullis_core::store::protocol::{self, States as _};
 use portcullis_core::store::{
@@ -23,8 +23,8 @@ use crate::clock::SystemClock;
 use crate::figures::stats::{MemoryPolicyStats, MemoryStats};
 use crate::figures::{self, Names};
 use crate::policies::Policies;
-use crate::shards::shard::SmallEntryState;
-use crate::shards::{LockedShard, LockedShards, ShardKey};
+use crate::shards::shard::{SmallEntryState, slots_of, time_step};
+use crate::shards::{LockedShard, LockedShards, ShardKey, Words};
 use crate::store::builder::MemoryStoreBuilder;
 use call::CallState;
 
@@ -138,8 +138,14 @@ impl<C: Clock> MemoryStore<C> {
         let decide = |shard: &mut LockedShard<'_>, id, now| {
             shard.decide(id, (policy.strategy(), &algorithm), now, cost)
         };
+        let deny = |words, now| {
+            let state = A::State::of_words(words);
+            let Evaluation { admitted, repair } = algorithm.evaluate(Some(&state), now, cost);
+            let is_continuous = time_step(policy.strategy()) == 1;
+            (!admitted && !repair && is_continuous).then_some((admitted, Some(state)))
+        };
         // The key is unknown and its shard is full, or the length of its window is unknown.
-        let (now, (admitted, state)) = match self.decide_alone(policy, key, decide) {
+        let (now, (admitted, state)) = match self.decide_alone(policy, key, deny, decide) {
             Ok(Some(decided)) => decided,
             Ok(None) => return Some(self.check_any(policy, key, cost)),
             Err(error) => return Some(Err(error)),
@@ -158,8 +164,12 @@ impl<C: Clock> MemoryStore<C> {
         cost: u64,
     ) -> Option<Result<ReadyCheck, StoreError>> {
         let decide = |shard: &mut LockedShard<'_>, id, now| shard.decide_slots(id, window, now, cost);
+        let deny = |words, now| match window.check_in_place(&mut slots_of(words), now, cost)? {
+            (figures, position, None) => Some((figures, position)),
+            (_, _, Some(_)) => None,
+        };
         // The key is unknown, or its slots need more than a charge.
-        let (now, (figures, position)) = match self.decide_alone(policy, key, decide) {
+        let (now, (figures, position)) = match self.decide_alone(policy, key, deny, decide) {
             Ok(Some(decided)) => decided,
             Ok(None) => return Some(self.check_any(policy, key, cost)),
             Err(error) => return Some(Err(error)),
@@ -167,17 +177,22 @@ impl<C: Clock> MemoryStore<C> {
         Some(Ok(ReadyCheck::new(policy, now, figures, position)))
     }
 
-    /// Sweeps a few entries of the shard of a key, and lets `decide` decide there. Returns `None` if the policy was forgotten meanwhile.
+    /// Lets `deny` decide by a state that the shard of a key shows without its lock. Otherwise sweeps a few entries of the shard, and lets
+    /// `decide` decide there. Returns `None` if the policy was forgotten meanwhile.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "as for the shard of a key")]
     fn decide_alone<D>(
         &self,
         policy: &Policy,
         key: Key,
+        deny: impl FnOnce(Words, Timestamp) -> Option<D>,
         decide: impl FnOnce(&mut LockedShard<'_>, u128, Timestamp) -> Option<D>,
     ) -> Result<Option<(Timestamp, D)>, StoreError> {
         let key = self.shard_key(policy, key)?;
         let now = self.clock.now();
+        if let Some(denied) = key.denied(now).and_then(|words| deny(words, now)) {
+            return Ok(Some((now, denied)));
+        }
         let Some(mut shard) = LockedShard::new(&key) else { return Ok(None) };
         let now = shard.instant(now, &self.clock);
         shard.sweep_in_batches(policy.strategy(), now, self.swept_per_check);

@@ -64,6 +64,34 @@ fn one_key_never_admits_more_or_less_than_its_budget() {
 }
 
 #[test]
+fn reset_ends_denials_that_need_no_lock() {
+    shuttle::check_random(
+        || {
+            let store = store();
+            assert_eq!(admitted(&store, Checks::one(WEEKLY, key(0), 3)), 1);
+            for _ in 0..2 {
+                assert_eq!(admitted(&store, Checks::one(WEEKLY, key(0), 1)), 0);
+            }
+            let check_all = |store: Arc<MemoryStore<_>>, first: fn(&MemoryStore<StoppedClock>)| {
+                move || {
+                    first(&store);
+                    (0..3).map(|_| admitted(&store, Checks::one(WEEKLY, key(0), 1))).sum::<u32>()
+                }
+            };
+            let reset = |store: &MemoryStore<_>| store.reset(&WEEKLY, key(0)).into_ready().unwrap().unwrap();
+            let threads = [
+                thread::spawn(check_all(Arc::clone(&store), |_| {})),
+                thread::spawn(check_all(Arc::clone(&store), reset)),
+                thread::spawn(check_all(store, |_| {})),
+            ];
+            // The thread that has reset the key meets denials only if the others were admitted.
+            assert_eq!(threads.into_iter().map(|thread| thread.join().unwrap()).sum::<u32>(), 3);
+        },
+        5_000,
+    );
+}
+
+#[test]
 fn keys_locked_in_any_order_do_not_deadlock_and_charge_all() {
     shuttle::check_random(
         || {

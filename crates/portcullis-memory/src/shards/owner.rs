@@ -11,8 +11,9 @@ use crate::budget::{Amount, BytesUsed, Division, SMALL_ENTRY_BYTES, initial_heap
 use crate::figures::stats::MemoryPolicyStats;
 use crate::overrides::SharedOverrides;
 use crate::shards::shard::{Bounds, Shard};
+use crate::shards::unlocked::Unlocked;
 use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering};
-use crate::table::{Location, halves};
+use crate::table::halves;
 
 /// The policy that has shards, or had them last.
 #[derive(Debug)]
@@ -36,15 +37,15 @@ impl Shards {
         let (granted, capacity) = limits;
         let count = count(granted);
         let owner = Owner::new(policy, overrides, (capacity, count));
-        let locations: Box<[_]> = (0..count).map(|_| Arc::new(Location::new())).collect();
-        let shard = |location| Padded(Mutex::new(owner.shard((policy, now), (granted, count), location)));
+        let unlocked: Box<[_]> = (0..count).map(|_| Unlocked::new()).collect();
+        let shard = |unlocked| Padded(Mutex::new(owner.shard((policy, now), (granted, count), unlocked)));
         let digest = halves(policy.digest()).map(AtomicU64::new);
-        let mutexes = locations.iter().map(shard).collect();
+        let mutexes = unlocked.iter().map(shard).collect();
         Self {
             digest,
             number,
             granted,
-            locations,
+            unlocked,
             mutexes,
             owner: Mutex::new(owner),
             overflow: Overflow { checks: AtomicU64::new(0), throttle: LogThrottle::hourly() },
@@ -69,8 +70,8 @@ impl Shards {
     pub(crate) fn assign(&self, policy: &Policy, now: Timestamp, overrides: Option<Arc<SharedOverrides>>) {
         let count = self.mutexes.len();
         let owner = Owner::new(policy, overrides, (self.overrides, count));
-        for (Padded(shard), location) in self.mutexes.iter().zip(&self.locations) {
-            *lock(shard) = owner.shard((policy, now), (self.granted, count), location);
+        for (Padded(shard), unlocked) in self.mutexes.iter().zip(&self.unlocked) {
+            *lock(shard) = owner.shard((policy, now), (self.granted, count), unlocked);
         }
         self.overflow.checks.store(0, Ordering::Relaxed);
         *self.owner() = owner;
@@ -103,9 +104,9 @@ impl Shards {
             return None;
         }
         self.set_digest(0);
-        for (shard, location) in shards.iter_mut().zip(&self.locations) {
+        for (shard, unlocked) in shards.iter_mut().zip(&self.unlocked) {
             let bounds = Bounds { keys: 0, bytes: 0, shards: self.mutexes.len(), used: None };
-            **shard = Shard::new(&owner.strategy, bounds, Arc::clone(location));
+            **shard = Shard::new(&owner.strategy, bounds, unlocked);
         }
         Some(self.overflow.checks.swap(0, Ordering::Relaxed))
     }
@@ -166,7 +167,7 @@ impl Owner {
         &self,
         (policy, now): (&Policy, Timestamp),
         (granted, count): (Amount, usize),
-        location: &Arc<Location>,
+        unlocked: &Unlocked,
     ) -> Shard {
         let keys = match self.used {
             Some(_) => granted.keys,
@@ -178,11 +179,10 @@ impl Owner {
             shards: count,
             used: self.used.clone(),
         };
-        let location = Arc::clone(location);
         Shard::of_policy(
             (policy.digest(), now),
             &self.strategy,
-            (bounds, location),
+            (bounds, unlocked),
             Arc::clone(&self.overrides),
         )
     }

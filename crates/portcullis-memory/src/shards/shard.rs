@@ -16,12 +16,14 @@ use portcullis_core::{Strategy, Timestamp};
 use crate::budget::{BytesUsed, Division, ENTRY_BYTES, heap_cost, initial_heap_bytes};
 use crate::figures::stats::MemoryPolicyStats;
 use crate::overrides::SharedOverrides;
-use crate::table::Location;
+use crate::shards::unlocked::{Denials, Unlocked};
 use entry::{Entry, heap};
 use state_table::StateTable;
 use time_steps::TimeSteps;
 
 pub(crate) use state_table::SmallEntryState;
+pub(crate) use time_steps::time_step;
+pub(crate) use windows::slots_of;
 
 /// The states of keys, in a bounded table from which a moving cursor drops expired entries; and the overflow states.
 // In this order: what every check writes lies in the cache line of the lock. What it only reads fits into the next 64 bytes, but for the
@@ -38,6 +40,7 @@ pub(crate) struct Shard {
     /// The digest of the policy that has the shard, in two halves: a `u128` has an alignment of 16 bytes. Zeros if none has it.
     policy: [u64; 2],
     table: StateTable,
+    denials: Denials,
     bounds: Bounds,
     overflow: Vec<Option<Entry>>,
     overflow_cursor: usize,
@@ -91,9 +94,10 @@ impl EntryId {
 }
 
 impl Shard {
-    pub(crate) fn new(strategy: &Strategy, bounds: Bounds, location: Arc<Location>) -> Self {
+    pub(crate) fn new(strategy: &Strategy, bounds: Bounds, unlocked: &Unlocked) -> Self {
         Self {
-            table: StateTable::new(strategy, bounds.keys, location),
+            table: StateTable::new(strategy, bounds.keys, Arc::clone(&unlocked.location)),
+            denials: Denials::new(Arc::clone(&unlocked.denied)),
             time_steps: TimeSteps::of(strategy),
             policy: [0; 2],
             latest: Timestamp::EPOCH,
@@ -226,6 +230,7 @@ impl Shard {
     pub(crate) fn replace(&mut self, id: EntryId, strategy: &Strategy, state: Option<&State>) {
         let expires_at = state.map_or(0, |state| self.time_steps.expires_at(strategy, state));
         if let EntryId::Own(id) = id {
+            self.denials.end(id);
             self.table.replace(id, state, expires_at);
         }
     }
@@ -255,6 +260,7 @@ impl Shard {
         units: u64,
         f: impl FnOnce(&mut Option<State>) -> bool,
     ) {
+        self.denials.end(id);
         let StateTable::Entries(table) = &mut self.table else { return };
         let Some(entry) = table.get_mut(id) else {
             if let Some(entry) = Entry::create(strategy, f) {
@@ -303,6 +309,7 @@ impl Shard {
     }
 
     pub(crate) fn remove(&mut self, id: u128) {
+        self.denials.end(id);
         self.table.remove(id, &self.bounds);
     }
 

@@ -1,6 +1,7 @@
 //! The memory store through its public API: exact under threads, bounded under a flood, without allocations per check.
 
 mod budget;
+mod denials;
 mod in_flight;
 mod overflow;
 mod policies;

@@ -5,7 +5,7 @@ use portcullis_core::store::Position;
 use portcullis_core::{SlidingWindow, Strategy, Timestamp};
 
 use super::state_table::SmallEntries;
-use super::windows::SlotCounts;
+use super::windows::{self, SlotCounts};
 use super::{Shard, SmallEntryState, StateTable};
 
 impl Shard {
@@ -28,8 +28,15 @@ impl Shard {
         let mut state = index.map(|index| A::State::load(*table.at(index), lengths));
         let (admitted, is_changed) = algorithm.check(&mut state, now, cost);
         if !is_changed {
+            if !admitted
+                && let Some(state) = state
+                && self.time_steps.are_continuous()
+            {
+                self.denials.add(id, now, state.words());
+            }
             return Some((admitted, state));
         }
+        self.denials.end(id);
         match (index, state) {
             (Some(_), None) => {
                 table.remove(id);
@@ -81,7 +88,12 @@ impl Shard {
                 let mut slots = table.at(index).slots(lengths);
                 let (figures, position, expires_at) = window.check_in_place(&mut slots, now, cost)?;
                 if let Some(expires_at) = expires_at {
+                    self.denials.end(id);
                     table.replace(index, SlotCounts::new(&slots, lengths)?, expires_at);
+                } else if cost > 0
+                    && let Some(words) = windows::words(&slots)
+                {
+                    self.denials.add(id, now, words);
                 }
                 Some((figures, position))
             }
@@ -90,6 +102,7 @@ impl Shard {
                 let Some(State::Slots(slots)) = &mut entry.state else { return None };
                 let (figures, position, expires_at) = window.check_in_place(slots, now, cost)?;
                 if let Some(expires_at) = expires_at {
+                    self.denials.end(id);
                     entry.expires_at = expires_at;
                     table.keep_until(expires_at);
                 }

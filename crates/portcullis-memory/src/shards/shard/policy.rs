@@ -6,7 +6,8 @@ use portcullis_core::{Strategy, Timestamp};
 
 use super::{Bounds, Shard};
 use crate::overrides::SharedOverrides;
-use crate::table::{Location, halves};
+use crate::shards::unlocked::Unlocked;
+use crate::table::halves;
 
 impl Shard {
     /// An empty shard of the policy with a digest, which was registered at an instant. A call that has read an earlier one reads
@@ -14,10 +15,10 @@ impl Shard {
     pub(crate) fn of_policy(
         (digest, latest): (u128, Timestamp),
         strategy: &Strategy,
-        (bounds, location): (Bounds, Arc<Location>),
+        (bounds, unlocked): (Bounds, &Unlocked),
         overrides: Arc<SharedOverrides>,
     ) -> Self {
-        let shard = Self::new(strategy, bounds, location);
+        let shard = Self::new(strategy, bounds, unlocked);
         Self { latest, policy: halves(digest), overrides: Some(overrides), ..shard }
     }
 

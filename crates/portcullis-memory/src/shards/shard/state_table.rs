@@ -7,6 +7,7 @@ use portcullis_core::{Strategy, Timestamp};
 
 use super::windows::{Lengths, SlotCounts, SmallEntry, WindowCount};
 use super::{Bounds, Entry};
+use crate::shards::unlocked::Words;
 use crate::table::{Align32, Align64, Location, Table, Value};
 
 /// The states of keys. All states of a policy are of one kind, because the strategy is part of the policy's digest.
@@ -54,6 +55,11 @@ pub(crate) trait SmallEntryState: Copy {
 
     /// Returns `None` if there is no room for the length of a window.
     fn store(self, lengths: &Lengths) -> Option<Self::Stored>;
+
+    /// The numbers that the state consists of.
+    fn words(self) -> Words;
+
+    fn of_words(words: Words) -> Self;
 }
 
 /// The level of a rate-based algorithm.
@@ -240,7 +246,7 @@ impl Value for Entry {
 
 /// Makes entries of the states of an algorithm, in tables of a kind.
 macro_rules! small_entry {
-    ($state:ident in $tables:ident: $stored:ident, $align:ty, $load:expr, $store:expr) => {
+    ($state:ident { $($field:ident),+ } in $tables:ident: $stored:ident, $align:ty, $load:expr, $store:expr) => {
         impl Value for $stored {
             type Align = $align;
         }
@@ -276,18 +282,33 @@ macro_rules! small_entry {
                 let store: fn(Self, &Lengths) -> Option<$stored> = $store;
                 store(self, lengths)
             }
+
+            #[inline]
+            fn words(self) -> Words {
+                let mut words = Words::default();
+                for (word, field) in words.iter_mut().zip([$(self.$field),+]) {
+                    *word = field;
+                }
+                words
+            }
+
+            #[inline]
+            fn of_words(words: Words) -> Self {
+                let [$($field),+, ..] = words;
+                Self { $($field),+ }
+            }
         }
     };
 }
 
 small_entry!(
-    Tat in Levels: Level, Align32,
+    Tat { micros, remainder } in Levels: Level, Align32,
     |Level { micros, remainder }, _| Tat { micros, remainder },
     |Tat { micros, remainder }, _| Some(Level { micros, remainder })
 );
-small_entry!(Window in Counts: WindowCount, Align32, WindowCount::window, WindowCount::new);
+small_entry!(Window { end, length, count } in Counts: WindowCount, Align32, WindowCount::window, WindowCount::new);
 small_entry!(
-    CalendarCount in CalendarCounts: NumberedCount, (),
+    CalendarCount { window, end, count } in CalendarCounts: NumberedCount, (),
     |NumberedCount { window, end, count }, _| CalendarCount { window, end, count },
     |CalendarCount { window, end, count }, _| Some(NumberedCount { window, end, count })
 );

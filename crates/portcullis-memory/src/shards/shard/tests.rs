@@ -20,7 +20,7 @@ impl Shard {
 }
 
 fn shard(keys: usize) -> Shard {
-    Shard::new(&gcra(), Bounds { keys, bytes: BYTES, shards: 1, used: None }, Arc::new(Location::new()))
+    Shard::new(&gcra(), Bounds { keys, bytes: BYTES, shards: 1, used: None }, &Unlocked::new())
 }
 
 fn gcra() -> Strategy {
@@ -122,7 +122,7 @@ fn bytes_are_freed_however_a_state_is_removed() {
     let log = *Policy::sliding_log("log", Quota::per_second(1_000)).strategy();
     let used = Arc::new(BytesUsed::default());
     let bounds = Bounds { keys: 100, bytes: BYTES, shards: 1, used: Some(Arc::clone(&used)) };
-    let mut shard = Shard::new(&log, bounds, Arc::new(Location::new()));
+    let mut shard = Shard::new(&log, bounds, &Unlocked::new());
     for id in 0..10 {
         let entry = shard.find_or_reserve(id, &log, Timestamp::EPOCH);
         (0..100).for_each(|micros| charge(&mut shard, entry, &log, micros));
@@ -147,7 +147,7 @@ fn a_log_without_room_is_compacted_and_keeps_its_units() {
     let used = Arc::new(BytesUsed::default());
     let bounds = Bounds { keys: 100, bytes: 8_192, shards: 1, used: Some(Arc::clone(&used)) };
     let max = Division::of(bounds.bytes, &log);
-    let mut shard = Shard::new(&log, bounds, Arc::new(Location::new()));
+    let mut shard = Shard::new(&log, bounds, &Unlocked::new());
     for entry in [EntryId::Own(1), EntryId::Overflow(0)] {
         (0..1_000).for_each(|micros| charge(&mut shard, entry, &log, micros));
         let snapshot = log.snapshot(shard.get(entry), Timestamp::from_micros(1_000), 1, false);

@@ -30,6 +30,12 @@ impl TimeSteps {
         differs
     }
 
+    /// Whether time passes continuously under the latest strategy.
+    #[inline]
+    pub(super) fn are_continuous(self) -> bool {
+        self.latest == 1
+    }
+
     /// By how much longer states are kept than their strategy requires, in microseconds.
     #[inline]
     pub(super) fn extra(self) -> u64 {
@@ -45,7 +51,7 @@ impl TimeSteps {
 
 /// At least 1.
 #[inline]
-fn time_step(strategy: &Strategy) -> u64 {
+pub(crate) fn time_step(strategy: &Strategy) -> u64 {
     match strategy {
         Strategy::TokenBucket(bucket) => bucket.meter().grain(),
         Strategy::Gcra(gcra) => gcra.meter().grain(),

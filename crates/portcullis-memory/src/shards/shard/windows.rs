@@ -3,6 +3,7 @@
 use portcullis_core::Strategy;
 use portcullis_core::algorithm::{Slots, State, Window};
 
+use crate::shards::unlocked::Words;
 use crate::table::{Align32, Value};
 
 /// A state of a fixed size, which a call copies, and of which the table stores nothing else.
@@ -124,6 +125,18 @@ impl SlotCounts {
         let counts = (oldest >> (u64::BITS - COUNT_BITS), newest | oldest << COUNT_BITS);
         Some(Self(Packed::new(slots.end(), counts, lengths.index_of(slots.width())?)))
     }
+}
+
+/// The numbers that the slots of a window with one slot consist of.
+pub(super) fn words(slots: &Slots) -> Option<Words> {
+    let &[newest, oldest] = slots.counts() else { return None };
+    Some([slots.end(), slots.width(), newest, oldest])
+}
+
+/// The slots that consist of these numbers.
+#[inline]
+pub(crate) fn slots_of([end, width, newest, oldest]: Words) -> Slots {
+    Slots::new(end, width, [newest, oldest])
 }
 
 impl Packed {
