@@ -4,6 +4,7 @@ mod decide;
 mod entry;
 mod overrides;
 mod policy;
+mod small_entry;
 mod state_table;
 mod time_steps;
 mod windows;

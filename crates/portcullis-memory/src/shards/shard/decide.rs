@@ -4,9 +4,11 @@ use portcullis_core::algorithm::{Algorithm, Figures, State};
 use portcullis_core::store::Position;
 use portcullis_core::{SlidingWindow, Strategy, Timestamp};
 
+use super::small_entry::StoredState;
 use super::state_table::SmallEntries;
 use super::windows::{self, SlotCounts};
 use super::{Shard, SmallEntryState, StateTable};
+use crate::table::Value;
 
 impl Shard {
     /// Decides a check of a key alone, and charges it if it fits. Returns whether it fits, and the state after it.
@@ -20,36 +22,20 @@ impl Shard {
         cost: u64,
     ) -> Option<(bool, Option<A::State>)> {
         self.add_strategy(strategy);
-        let SmallEntries { table, lengths } = A::State::entries_mut(&mut self.table)?;
-        let index = table.find(id);
-        if index.is_none() && table.len() >= self.bounds.keys {
-            return None;
-        }
-        let mut state = index.map(|index| A::State::load(*table.at(index), lengths));
-        let (admitted, is_changed) = algorithm.check(&mut state, now, cost);
-        if !is_changed {
-            if !admitted
-                && let Some(state) = state
-                && self.time_steps.are_continuous()
-            {
-                self.denials.add(id, now, state.words());
-            }
-            return Some((admitted, state));
-        }
-        self.denials.end(id);
-        match (index, state) {
-            (Some(_), None) => {
-                table.remove(id);
-            }
-            (None, None) => {}
-            (index, Some(state)) => {
-                let expires_at = algorithm.expires_at(&state).saturating_add(self.time_steps.extra());
-                let stored = state.store(lengths)?;
-                match index {
-                    Some(index) => table.replace(index, stored, expires_at),
-                    None => table.insert(id, stored, expires_at),
-                }
-            }
+        let (keys, extra) = (self.bounds.keys, self.time_steps.extra());
+        let decided = if let Some(entries) = A::State::short_entries_mut(&mut self.table) {
+            entries.decide((id, keys), algorithm, (now, cost), extra)?
+        } else {
+            A::State::entries_mut(&mut self.table)?.decide((id, keys), algorithm, (now, cost), extra)?
+        };
+        let Decided { admitted, state, is_changed } = decided;
+        if is_changed {
+            self.denials.end(id);
+        } else if !admitted
+            && let Some(state) = state
+            && self.time_steps.are_continuous()
+        {
+            self.denials.add(id, now, state.words());
         }
         Some((admitted, state))
     }
@@ -63,14 +49,12 @@ impl Shard {
         now: Timestamp,
         cost: u64,
     ) -> bool {
-        let Some(SmallEntries { table, lengths }) = A::State::entries_mut(&mut self.table) else {
-            return false;
-        };
-        let index = table.find(id);
-        let fits = index.is_some() || table.len() < self.bounds.keys;
-        let mut state = index.map(|index| A::State::load(*table.at(index), lengths));
-        let (is_admitted, _) = algorithm.check(&mut state, now, cost);
-        fits && is_admitted && state.is_none_or(|state| state.store(lengths).is_some())
+        let key = (id, self.bounds.keys);
+        if let Some(entries) = A::State::short_entries_mut(&mut self.table) {
+            return entries.admits(key, algorithm, (now, cost));
+        }
+        A::State::entries_mut(&mut self.table)
+            .is_some_and(|entries| entries.admits(key, algorithm, (now, cost)))
     }
 
     /// Decides a check of a key alone whose state is the slots of a sliding window. Returns `None`, and decides nothing, if the key is unknown
@@ -108,7 +92,78 @@ impl Shard {
                 }
                 Some((figures, position))
             }
-            StateTable::Levels(_) | StateTable::Counts(_) | StateTable::CalendarCounts(_) => None,
+            StateTable::WholeLevels(_)
+            | StateTable::Levels(_)
+            | StateTable::Counts(_)
+            | StateTable::CalendarCounts(_) => None,
         }
+    }
+}
+
+/// What has been decided on a check of a small state.
+struct Decided<S> {
+    admitted: bool,
+    /// The state after the decision.
+    state: Option<S>,
+    is_changed: bool,
+}
+
+impl<V: Value> SmallEntries<V> {
+    /// Decides a check of a key in a table that has room for `keys`. `extra` is by how much longer states are kept.
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "it is called once for each algorithm")]
+    fn decide<A: Algorithm>(
+        &mut self,
+        (id, keys): (u128, usize),
+        algorithm: &A,
+        (now, cost): (Timestamp, u64),
+        extra: u64,
+    ) -> Option<Decided<A::State>>
+    where
+        V: StoredState<A::State>,
+        A::State: Copy,
+    {
+        let Self { table, lengths } = self;
+        let index = table.find(id);
+        if index.is_none() && table.len() >= keys {
+            return None;
+        }
+        let mut state = index.map(|index| table.at(index).load(lengths));
+        let (admitted, is_changed) = algorithm.check(&mut state, now, cost);
+        if is_changed {
+            match (index, state) {
+                (Some(_), None) => {
+                    table.remove(id);
+                }
+                (None, None) => {}
+                (index, Some(state)) => {
+                    let expires_at = algorithm.expires_at(&state).saturating_add(extra);
+                    let stored = V::store(state, lengths)?;
+                    match index {
+                        Some(index) => table.replace(index, stored, expires_at),
+                        None => table.insert(id, stored, expires_at),
+                    }
+                }
+            }
+        }
+        Some(Decided { admitted, state, is_changed })
+    }
+
+    #[inline]
+    fn admits<A: Algorithm>(
+        &self,
+        (id, keys): (u128, usize),
+        algorithm: &A,
+        (now, cost): (Timestamp, u64),
+    ) -> bool
+    where
+        V: StoredState<A::State>,
+        A::State: Copy,
+    {
+        let index = self.table.find(id);
+        let fits = index.is_some() || self.table.len() < keys;
+        let mut state = index.map(|index| self.table.at(index).load(&self.lengths));
+        let (is_admitted, _) = algorithm.check(&mut state, now, cost);
+        fits && is_admitted && state.is_none_or(|state| V::store(state, &self.lengths).is_some())
     }
 }

@@ -5,14 +5,17 @@ use std::sync::Arc;
 use portcullis_core::algorithm::{CalendarCount, State, Tat, Window};
 use portcullis_core::{Strategy, Timestamp};
 
-use super::windows::{Lengths, SlotCounts, SmallEntry, WindowCount};
+use super::small_entry::{Level, NumberedCount, SmallEntry, StoredState, WholeLevel};
+use super::windows::{Lengths, SlotCounts, WindowCount};
 use super::{Bounds, Entry};
 use crate::shards::unlocked::Words;
-use crate::table::{Align32, Align64, Location, Table, Value};
+use crate::table::{Align64, Location, Table, Value};
 
 /// The states of keys. All states of a policy are of one kind, because the strategy is part of the policy's digest.
 #[derive(Debug)]
 pub(crate) enum StateTable {
+    /// Levels of strategies under which none has a remainder.
+    WholeLevels(SmallEntries<WholeLevel>),
     Levels(SmallEntries<Level>),
     Counts(SmallEntries<WindowCount>),
     CalendarCounts(SmallEntries<NumberedCount>),
@@ -34,6 +37,7 @@ pub(crate) struct SmallEntries<V: Value> {
 macro_rules! with_states {
     ($table:expr, $states:ident => $small:expr, $whole:pat => $other:expr) => {
         match $table {
+            StateTable::WholeLevels($states) => $small,
             StateTable::Levels($states) => $small,
             StateTable::Counts($states) => $small,
             StateTable::CalendarCounts($states) => $small,
@@ -46,15 +50,15 @@ macro_rules! with_states {
 /// The state of an algorithm whose policies store it as a [small entry](SmallEntry).
 pub(crate) trait SmallEntryState: Copy {
     /// What a table stores of it.
-    type Stored: Copy + Value;
+    type Stored: StoredState<Self>;
+    /// What a table stores of it where less is enough.
+    type Short: StoredState<Self>;
 
     /// The states of this kind; `None` if the shard has states of another kind.
     fn entries_mut(table: &mut StateTable) -> Option<&mut SmallEntries<Self::Stored>>;
 
-    fn load(stored: Self::Stored, lengths: &Lengths) -> Self;
-
-    /// Returns `None` if there is no room for the length of a window.
-    fn store(self, lengths: &Lengths) -> Option<Self::Stored>;
+    /// Like [`entries_mut`](Self::entries_mut), for those that are stored in less memory.
+    fn short_entries_mut(table: &mut StateTable) -> Option<&mut SmallEntries<Self::Short>>;
 
     /// The numbers that the state consists of.
     fn words(self) -> Words;
@@ -62,27 +66,16 @@ pub(crate) trait SmallEntryState: Copy {
     fn of_words(words: Words) -> Self;
 }
 
-/// The level of a rate-based algorithm.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Level {
-    micros: u64,
-    remainder: u64,
-}
-
-/// The count of a calendar window.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct NumberedCount {
-    window: u64,
-    end: u64,
-    count: u64,
-}
-
 impl StateTable {
     /// Space for the states of at most `keys` keys under a strategy.
     pub(super) fn new(strategy: &Strategy, keys: usize, location: Arc<Location>) -> Self {
         match strategy {
             Strategy::TokenBucket(_) | Strategy::Gcra(_) | Strategy::LeakyBucket(_) => {
-                Self::Levels(SmallEntries::new(strategy, keys, location))
+                if has_remainders(strategy) {
+                    Self::Levels(SmallEntries::new(strategy, keys, location))
+                } else {
+                    Self::WholeLevels(SmallEntries::new(strategy, keys, location))
+                }
             }
             Strategy::FixedWindow(_) => Self::Counts(SmallEntries::new(strategy, keys, location)),
             Strategy::CalendarWindow(_) => Self::CalendarCounts(SmallEntries::new(strategy, keys, location)),
@@ -99,8 +92,14 @@ impl StateTable {
         with_states!(self, states => states.table.len(), table => table.len())
     }
 
-    /// Makes room for the states of a strategy: if the list of lengths is full, all `keys` states are whole ones from now on.
+    /// Makes room for the states of a strategy: if levels have had no remainders, all `keys` levels have from now on; if the list of lengths is
+    /// full, all states are whole ones.
     pub(super) fn admit(&mut self, strategy: &Strategy, keys: usize) {
+        if let Self::WholeLevels(states) = self
+            && has_remainders(strategy)
+        {
+            *self = Self::Levels(states.with_remainders(strategy, keys));
+        }
         // Only windows have lengths.
         if !with_states!(self, states => states.lengths.add(strategy), _ => true) {
             self.unpack(keys);
@@ -182,6 +181,18 @@ impl<S: Value> SmallEntries<S> {
     }
 }
 
+impl SmallEntries<WholeLevel> {
+    /// The same levels with room for remainders, in a table that takes the place of this one.
+    #[cold]
+    fn with_remainders(&self, strategy: &Strategy, keys: usize) -> SmallEntries<Level> {
+        let mut table = self.table.replacement(keys);
+        for (id, WholeLevel { micros }) in self.table.sample(0, usize::MAX) {
+            table.insert(id, Level { micros: *micros, remainder: 0 }, 0);
+        }
+        SmallEntries { table, lengths: Lengths::of(strategy) }
+    }
+}
+
 impl<S: SmallEntry> SmallEntries<S> {
     fn get(&self, id: u128) -> Option<State> {
         self.table.get(id).map(|held| held.state(&self.lengths))
@@ -244,27 +255,27 @@ impl Value for Entry {
     type Align = Align64;
 }
 
-/// Makes entries of the states of an algorithm, in tables of a kind.
+/// Whether a level may have a remainder under a strategy.
+fn has_remainders(strategy: &Strategy) -> bool {
+    let meter = match strategy {
+        Strategy::TokenBucket(bucket) => bucket.meter(),
+        Strategy::Gcra(gcra) => gcra.meter(),
+        Strategy::LeakyBucket(bucket) => bucket.meter(),
+        Strategy::FixedWindow(_)
+        | Strategy::CalendarWindow(_)
+        | Strategy::SlidingWindow(_)
+        | Strategy::SlidingLog(_)
+        | Strategy::InFlight(_) => return false,
+    };
+    meter.denominator() > 1
+}
+
+/// Makes entries of the states of an algorithm, in tables of a kind, or of two.
 macro_rules! small_entry {
-    ($state:ident { $($field:ident),+ } in $tables:ident: $stored:ident, $align:ty, $load:expr, $store:expr) => {
-        impl Value for $stored {
-            type Align = $align;
-        }
-
-        impl SmallEntry for $stored {
-            #[inline]
-            fn of(state: &State, lengths: &Lengths) -> Option<Self> {
-                if let State::$state(state) = state { state.store(lengths) } else { None }
-            }
-
-            #[inline]
-            fn state(self, lengths: &Lengths) -> State {
-                State::$state($state::load(self, lengths))
-            }
-        }
-
+    ($state:ident { $($field:ident),+ } in $tables:ident: $stored:ident $(, or $shorter:ident: $short:ident)?) => {
         impl SmallEntryState for $state {
             type Stored = $stored;
+            type Short = small_entry!(@last $stored $($short)?);
 
             #[inline]
             fn entries_mut(table: &mut StateTable) -> Option<&mut SmallEntries<$stored>> {
@@ -272,15 +283,11 @@ macro_rules! small_entry {
             }
 
             #[inline]
-            fn load(stored: $stored, lengths: &Lengths) -> Self {
-                let load: fn($stored, &Lengths) -> Self = $load;
-                load(stored, lengths)
-            }
-
-            #[inline]
-            fn store(self, lengths: &Lengths) -> Option<$stored> {
-                let store: fn(Self, &Lengths) -> Option<$stored> = $store;
-                store(self, lengths)
+            fn short_entries_mut(table: &mut StateTable) -> Option<&mut SmallEntries<Self::Short>> {
+                match table {
+                    $(StateTable::$shorter(states) => Some(states),)?
+                    _ => None,
+                }
             }
 
             #[inline]
@@ -299,16 +306,10 @@ macro_rules! small_entry {
             }
         }
     };
+    (@last $stored:ident) => { $stored };
+    (@last $stored:ident $short:ident) => { $short };
 }
 
-small_entry!(
-    Tat { micros, remainder } in Levels: Level, Align32,
-    |Level { micros, remainder }, _| Tat { micros, remainder },
-    |Tat { micros, remainder }, _| Some(Level { micros, remainder })
-);
-small_entry!(Window { end, length, count } in Counts: WindowCount, Align32, WindowCount::window, WindowCount::new);
-small_entry!(
-    CalendarCount { window, end, count } in CalendarCounts: NumberedCount, (),
-    |NumberedCount { window, end, count }, _| CalendarCount { window, end, count },
-    |CalendarCount { window, end, count }, _| Some(NumberedCount { window, end, count })
-);
+small_entry!(Tat { micros, remainder } in Levels: Level, or WholeLevels: WholeLevel);
+small_entry!(Window { end, length, count } in Counts: WindowCount);
+small_entry!(CalendarCount { window, end, count } in CalendarCounts: NumberedCount);

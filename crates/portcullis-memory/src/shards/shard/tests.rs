@@ -1,3 +1,4 @@
+use portcullis_core::algorithm::Tat;
 use portcullis_core::{Policy, PolicyName, Quota};
 
 use super::*;
@@ -155,4 +156,26 @@ fn a_log_without_room_is_compacted_and_keeps_its_units() {
     }
     assert!(used.get() <= max.own, "{} of {max:?}", used.get());
     assert!(shard.stats().bytes <= ENTRY_BYTES + max.overflow_heap, "{:?}", shard.stats());
+}
+
+#[test]
+fn levels_get_remainders_with_first_quota_that_has_them() {
+    let (whole, thirds) = (gcra(), *Policy::gcra("a", Quota::per_second(3)).strategy());
+    let Strategy::Gcra(algorithm) = &thirds else { panic!("it is made as one") };
+    let mut shard = shard(10);
+    let [one, other] = [1, 2].map(EntryId::Own);
+    for entry in [one, other] {
+        charge(&mut shard, entry, &whole, 5);
+    }
+    let (before, now) = (state(&shard, other), Timestamp::from_micros(2_000_000));
+    // There is no room for the remainder, and nothing is changed.
+    assert_eq!(shard.decide(1, (&thirds, algorithm), now, 1), None);
+    assert_eq!((&state(&shard, one), &state(&shard, other)), (&before, &before));
+    assert!(matches!(shard.table, StateTable::WholeLevels(_)));
+    shard.locate(1, &thirds, now);
+    assert!(matches!(shard.table, StateTable::Levels(_)));
+    assert_eq!((&state(&shard, one), &state(&shard, other)), (&before, &before));
+    let after = Tat { micros: 2_333_333, remainder: 1 };
+    assert_eq!(shard.decide(1, (&thirds, algorithm), now, 1), Some((true, Some(after))));
+    assert_eq!(state(&shard, one), Some(State::Tat(after)));
 }

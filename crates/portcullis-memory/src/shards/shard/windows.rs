@@ -1,18 +1,9 @@
 //! The states of windows in sixteen bytes: with the length of a window in a list of the shard.
 
 use portcullis_core::Strategy;
-use portcullis_core::algorithm::{Slots, State, Window};
+use portcullis_core::algorithm::{Slots, Window};
 
 use crate::shards::unlocked::Words;
-use crate::table::{Align32, Value};
-
-/// A state of a fixed size, which a call copies, and of which the table stores nothing else.
-pub(crate) trait SmallEntry: Copy + Value {
-    /// Returns `None` for a state of another kind.
-    fn of(state: &State, lengths: &Lengths) -> Option<Self>;
-
-    fn state(self, lengths: &Lengths) -> State;
-}
 
 /// The lengths of the windows in a shard, in microseconds.
 /// A policy has one, but for the shares of instances that are more than the limit. A shard with more of these than fit here
@@ -158,20 +149,6 @@ impl Packed {
     #[inline]
     fn index(self) -> usize {
         (self.end >> (END_BITS + FURTHER_BITS)) as usize
-    }
-}
-
-impl Value for SlotCounts {
-    type Align = Align32;
-}
-
-impl SmallEntry for SlotCounts {
-    fn of(state: &State, lengths: &Lengths) -> Option<Self> {
-        if let State::Slots(slots) = state { Self::new(slots, lengths) } else { None }
-    }
-
-    fn state(self, lengths: &Lengths) -> State {
-        State::Slots(self.slots(lengths))
     }
 }
 
