@@ -114,11 +114,11 @@ impl<C: Clock> MemoryStore<C> {
             return self.decide_exceptional(policy, key, cost).transpose();
         }
         match policy.strategy() {
-            Strategy::TokenBucket(bucket) => self.check_small_entry((policy, *bucket), key, cost),
-            Strategy::Gcra(gcra) => self.check_small_entry((policy, *gcra), key, cost),
-            Strategy::LeakyBucket(bucket) => self.check_small_entry((policy, *bucket), key, cost),
-            Strategy::FixedWindow(window) => self.check_small_entry((policy, *window), key, cost),
-            Strategy::CalendarWindow(window) => self.check_small_entry((policy, *window), key, cost),
+            Strategy::TokenBucket(bucket) => self.check_small_entry((policy, bucket), key, cost),
+            Strategy::Gcra(gcra) => self.check_small_entry((policy, gcra), key, cost),
+            Strategy::LeakyBucket(bucket) => self.check_small_entry((policy, bucket), key, cost),
+            Strategy::FixedWindow(window) => self.check_small_entry((policy, window), key, cost),
+            Strategy::CalendarWindow(window) => self.check_small_entry((policy, window), key, cost),
             Strategy::SlidingWindow(window) => self.check_slots((policy, window), key, cost),
             Strategy::SlidingLog(_) | Strategy::InFlight(_) => Some(self.check_any(policy, key, cost)),
         }
@@ -131,10 +131,11 @@ impl<C: Clock> MemoryStore<C> {
     #[expect(clippy::unnecessary_wraps, reason = "as above")]
     fn check_small_entry<A: Algorithm<State: SmallEntryState> + Copy>(
         &self,
-        (policy, algorithm): (&Policy, A),
+        (policy, algorithm): (&Policy, &A),
         key: Key,
         cost: u64,
     ) -> Option<Result<ReadyCheck, StoreError>> {
+        let algorithm = *algorithm;
         let decide = |shard: &mut LockedShard<'_>, id, now| {
             shard.decide(id, (policy.strategy(), &algorithm), now, cost)
         };

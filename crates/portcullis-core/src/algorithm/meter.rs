@@ -308,6 +308,10 @@ impl Meter {
     /// The smallest wait from `now` after which `drain` microseconds have drained.
     #[inline]
     fn wait_for_micros(&self, drain: u64, now: Timestamp) -> u64 {
+        if self.step.is_continuous() {
+            // There is no instant beyond 2^64.
+            return drain.min(u64::MAX.saturating_sub(now.as_micros()));
+        }
         if drain == 0 {
             return 0;
         }

@@ -75,7 +75,11 @@ impl<A: MeterAlgorithm> Algorithm for A {
         };
     }
 
-    #[inline]
+    #[inline(always)]
+    #[expect(
+        clippy::inline_always,
+        reason = "a state that is passed through memory takes longer to read than the level to compute"
+    )]
     fn check(&self, state: &mut Option<Tat>, now: Timestamp, cost: u64) -> (bool, bool) {
         let meter = self.meter();
         // The level is computed once.
