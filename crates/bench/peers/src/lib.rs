@@ -17,7 +17,7 @@ mod scale;
 
 use anyhow::Result;
 
-pub use options::{Options, Tables};
+pub use options::{Limiter, Options, Tables};
 
 use self::scale::Scale;
 
@@ -45,8 +45,11 @@ pub fn times(options: &Options) -> Result<()> {
 /// Prints the tables of allocations, as `measure` counts them.
 pub fn allocations(options: &Options, measure: Measure) -> Result<()> {
     let scale = Scale::of(options);
+    if let Some(limiter) = options.growth_of {
+        return memory::growth(&scale, limiter);
+    }
     if options.includes(Tables::Memory) {
-        println!("{}", memory::allocations(&scale, measure));
+        println!("{}", memory::allocations(&scale, options, measure)?);
     }
     if options.includes(Tables::Layer) {
         println!("{}", layer::allocations(&scale, measure)?);

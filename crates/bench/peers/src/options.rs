@@ -1,5 +1,6 @@
 //! The command line.
 
+use std::fmt;
 use std::path::PathBuf;
 
 use clap::{Parser, ValueEnum};
@@ -16,6 +17,27 @@ pub struct Options {
     /// The module redis-cell, to compare with it as well
     #[arg(long, value_name = "PATH")]
     pub redis_cell: Option<PathBuf>,
+    /// Print by how many bytes the process grows with the keys of one limiter, and nothing else
+    #[arg(long, hide = true, value_name = "LIMITER")]
+    pub growth_of: Option<Limiter>,
+}
+
+/// A limiter in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Limiter {
+    /// the memory store
+    Ours,
+    /// governor's keyed limiter
+    Governor,
+    /// throttlecrab's limiter
+    Throttlecrab,
+}
+
+impl fmt::Display for Limiter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let value = self.to_possible_value();
+        f.write_str(value.as_ref().map_or("", |value| value.get_name()))
+    }
 }
 
 impl Options {

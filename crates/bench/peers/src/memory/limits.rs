@@ -1,7 +1,7 @@
 //! The limiters, each as its documentation uses it for text keys.
 //!
 //! All have the same quota: a unit in ten seconds, within which every key is charged again, and a burst that is never used up. So no
-//! key expires, and every decision is an admission that charges.
+//! key expires, and every decision is an admission that charges. Or they have one unit in a week, and every decision but the first denies.
 
 use std::num::NonZeroU32;
 use std::sync::{Mutex, PoisonError};
@@ -48,6 +48,17 @@ impl Ours {
         Self::new(keys, Policy::sliding_window("bench", Quota::per_week(BURST.get().into())))
     }
 
+    /// Limits of one unit, by each of the three algorithms.
+    pub(super) fn of_one_unit() -> [Self; 3] {
+        let quota = Quota::per_week(1);
+        [
+            Policy::gcra("bench", quota),
+            Policy::fixed_window("bench", quota),
+            Policy::sliding_window("bench", quota),
+        ]
+        .map(|policy| Self::new(1, policy))
+    }
+
     fn new(keys: usize, policy: Policy) -> Self {
         // A shard may be full a little before the policy is.
         let store = MemoryStore::builder().capacity(keys + keys / 4).build();
@@ -70,8 +81,16 @@ pub(super) struct Governor(DefaultKeyedRateLimiter<String>);
 
 impl Governor {
     pub(super) fn new() -> Self {
-        let quota = governor::Quota::with_period(INTERVAL).expect("the interval is not zero");
-        Self(governor::RateLimiter::keyed(quota.allow_burst(BURST)))
+        Self::with_quota(INTERVAL, BURST)
+    }
+
+    pub(super) fn of_one_unit() -> Self {
+        Self::with_quota(Duration::from_hours(7 * 24), NonZeroU32::MIN)
+    }
+
+    fn with_quota(interval: Duration, burst: NonZeroU32) -> Self {
+        let quota = governor::Quota::with_period(interval).expect("the interval is not zero");
+        Self(governor::RateLimiter::keyed(quota.allow_burst(burst)))
     }
 }
 
