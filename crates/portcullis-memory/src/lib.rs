@@ -26,7 +26,7 @@
 //! changes no decision: an expired state decides exactly like an absent one.
 //!
 //! **Fast.** A check on one or two known keys allocates nothing, except for a sliding log that grows, and holds one lock per
-//! shard for the duration of the arithmetic.
+//! shard for the duration of the arithmetic. A key that was denied twice in a row is denied without it.
 //!
 //! [`InstanceShare`] divides all limits among instances that share no store.
 //!
