@@ -6,8 +6,7 @@ pub(crate) mod shard;
 mod unlocked;
 
 use std::ops::{Deref, DerefMut};
-use std::sync::{Arc, PoisonError, TryLockError};
-use std::time::Duration;
+use std::sync::{PoisonError, TryLockError};
 
 use portcullis_core::overrides::Effect;
 use portcullis_core::{Clock, Key, Policy, StoreError, StoreErrorKind, Strategy, Timestamp};

@@ -6,7 +6,7 @@ use std::time::Duration;
 use portcullis::store::{ExchangedRecord, RecordExchange};
 use portcullis::{Policy, PolicyName};
 use portcullis_engine::Limits;
-use portcullis_engine::log_throttle::{Counted, LogThrottle};
+use portcullis_log::{Counted, LogThrottle};
 use tokio::time::Instant;
 
 use super::expiry;

@@ -20,7 +20,7 @@ pub(super) fn limits(clients: &ClientIp, name: &str, table: &Table) -> Vec<Limit
         None => policy.by_async(program::owner()),
     };
     let limit = if flag(table, "hide_key") { limit.hide_key() } else { limit };
-    let limit = outcome(costs(shared(limit, table), table, clients), table);
+    let limit = outcome(usage(costs(shared(limit, table), table, clients), table), table);
     let limit = until(quotas(limit, table, clients).mode(policy::mode(table.get("mode"))), table);
     let limit = match table.get("warn_at") {
         Some(share) => limit.warn_at(share.as_float().unwrap()),
@@ -65,7 +65,17 @@ fn costs(limit: Limit, table: &Table, clients: &ClientIp) -> Limit {
     let units = move |parts: &Parts| {
         cost.as_ref().map_or(1, |cost| of_request(cost.as_table().unwrap(), parts, &clients))
     };
-    let limit = match table.get("usage") {
+    match text(table, "reserve") {
+        None => limit.cost_by(units),
+        Some("used") => limit.reserve_by(units),
+        Some("nothing") => limit.reserve_by_or(units, OnAbort::Nothing),
+        Some(_) => limit.reserve_by_or(units, OnAbort::Reservation),
+    }
+}
+
+/// What reads the usage from responses.
+fn usage(limit: Limit, table: &Table) -> Limit {
+    match table.get("usage") {
         None => limit,
         Some(Value::Table(place)) => {
             limit.read_usage(UsageReader::pointer(text(place, "pointer").unwrap()).unwrap())
@@ -75,12 +85,6 @@ fn costs(limit: Limit, table: &Table, clients: &ClientIp) -> Limit {
             "anthropic" => UsageReader::ANTHROPIC,
             _ => UsageReader::GEMINI,
         }),
-    };
-    match text(table, "reserve") {
-        None => limit.cost_by(units),
-        Some("used") => limit.reserve_by(units),
-        Some("nothing") => limit.reserve_by_or(units, OnAbort::Nothing),
-        Some(_) => limit.reserve_by_or(units, OnAbort::Reservation),
     }
 }
 

@@ -112,7 +112,7 @@ files are read. A quota is a text such as `\"10/s burst 20\"`, a duration one su
 ";
 
 /// What the guides say of fields.
-const NOTES: [(&str, &str); 38] = [
+const NOTES: [(&str, &str); 39] = [
     ("file.include", "See [variables and includes][rules.md#variables-and-includes]."),
     ("file.remote", "See [rules for a fleet][rules.md#rules-for-a-fleet]."),
     ("file.policy", "`[policy.search]` is the policy `search`."),

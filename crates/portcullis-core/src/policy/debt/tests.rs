@@ -48,7 +48,7 @@ fn policy_without_debt_charges_what_fits() {
             let charged = [3, 9, 1].map(|units| bounded.force_charge(&mut state, NOW, units).charged);
             assert_eq!(charged, [3, limit - 3, 0], "{}", bounded.tag());
             // What the policy has left as a debt stays.
-            policy.strategy().force_charge(&mut state, NOW, 3);
+            let _ = policy.strategy().force_charge(&mut state, NOW, 3);
             let before = policy.strategy().snapshot(state.as_ref(), NOW, 0, true).reset_after;
             let more = bounded.force_charge(&mut state, NOW, 1);
             assert_eq!((more.charged, more.changed), (0, false), "{}", bounded.tag());
