@@ -24,9 +24,9 @@ pub(super) fn of_another_process(limiter: Limiter, options: &Options) -> Result<
 /// Prints by how many bytes this process grows while `make` runs, with what it makes.
 pub(super) fn print<T>(make: impl FnOnce() -> T) -> Result<()> {
     let before = resident()?;
-    let made = make();
+    let filled = make();
     println!("{}", resident()?.saturating_sub(before));
-    drop(made);
+    drop(filled);
     Ok(())
 }
 

@@ -85,7 +85,7 @@ impl Governor {
     }
 
     pub(super) fn of_one_unit() -> Self {
-        Self::with_quota(Duration::from_hours(7 * 24), NonZeroU32::MIN)
+        Self::with_quota(Duration::from_secs(7 * 24 * 3_600), NonZeroU32::MIN)
     }
 
     fn with_quota(interval: Duration, burst: NonZeroU32) -> Self {

@@ -13,7 +13,11 @@ use crate::table::Value;
 impl Shard {
     /// Decides a check of a key alone, and charges it if it fits. Returns whether it fits, and the state after it.
     /// Returns `None`, and decides nothing, if the state is not small, the key does not fit, or the length of the window is unknown.
-    #[inline]
+    #[inline(always)]
+    #[expect(
+        clippy::inline_always,
+        reason = "a state that is returned through memory takes longer to read than to compute"
+    )]
     pub(crate) fn decide<A: Algorithm<State: SmallEntryState>>(
         &mut self,
         id: u128,
