@@ -7,6 +7,7 @@ use std::time::Duration;
 use http::{Request, Response, StatusCode};
 use portcullis_core::{Concurrency, FailureMode, Policy, Quota, StoreError, StoreErrorKind};
 use portcullis_tower::{Global, Limit, RateLimitLayer, ResponseOutcome};
+use portcullis_usage::UsageReader;
 use tower::{Layer as _, ServiceExt as _, service_fn};
 
 use crate::failing::{Mode, Setup, respond, respond_with};
@@ -41,6 +42,13 @@ async fn each_warning_is_counted_exactly() {
     for _ in 0..5 {
         drop(respond_with(&in_flight, 0, StatusCode::SWITCHING_PROTOCOLS).await);
     }
+    let reads = layer(Limit::new(plenty("tokens")).reserve(|_| 5).read_usage(UsageReader::OPENAI));
+    let reads = reads.layer(service_fn(async |_: Request<String>| {
+        Response::builder().header("content-length", "0").body(String::new())
+    }));
+    for _ in 0..6 {
+        assert_eq!(reads.clone().oneshot(from_user("ada")).await.unwrap().status(), 200);
+    }
     // Once for each outage that a layer sees.
     let outage = StoreError::new(StoreErrorKind::Unavailable, "down").with_outage(Duration::from_secs(3_600));
     setup.set(Mode::Fails(outage));
@@ -57,6 +65,7 @@ async fn each_warning_is_counted_exactly() {
             ("portcullis_warnings_total{policy=\"judged\",warning=\"outcome_panicked\"}", 2),
             ("portcullis_warnings_total{policy=\"nested\",warning=\"charged_twice\"}", 4),
             ("portcullis_warnings_total{policy=\"sockets\",warning=\"upgrade_released\"}", 5),
+            ("portcullis_warnings_total{policy=\"tokens\",warning=\"usage_lost\"}", 6),
             ("portcullis_warnings_total{policy=\"open\",warning=\"open_for_expired\"}", 2),
         ],
     );
