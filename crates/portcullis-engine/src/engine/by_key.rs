@@ -16,15 +16,21 @@ impl Limits {
     /// Charges each key what fits of the units of its check, such as those of a request that is denied although they are used. No debt
     /// is left. `denial` is the answer of the store to these checks if there is one. If the store cannot answer, that is emitted.
     pub async fn use_up(&self, checks: &Checks, denial: Option<&Outcome>) {
+        let answered = |check: &Check| denial.and_then(|denial| decision_about(denial, check));
+        let is_used = |check: &Check| check.cost > 0 && !is_in_flight(&check.policy);
+        // So a flood of denied reports asks the store no more than one of other requests.
+        let has_some = |check: &Check| answered(check).is_none_or(|(_, decision)| decision.remaining() > 0);
+        let left: Vec<&Check> =
+            checks.iter().filter(|check| is_used(check)).filter(|check| has_some(check)).collect();
+        if left.is_empty() {
+            return;
+        }
         // A remembered denial leaves out the other checks, and one of a cluster those that were not asked.
-        let peeked = match denial.filter(|denial| {
-            denial.checks().len() == checks.len() && denial.decisions().iter().all(Decision::is_metered)
-        }) {
-            Some(_) => None,
-            None => self.peek(Some(peeks(checks))).await,
-        };
+        let is_known = denial.is_some_and(|denial| !denial.is_remembered())
+            && left.iter().all(|check| answered(check).is_some());
+        let peeked = if is_known { None } else { self.peek(Some(peeks(&left))).await };
         let Some(known) = peeked.as_ref().or(denial) else { return };
-        let mut pending: Vec<_> = checks.iter().filter_map(|check| self.start_use(check, known)).collect();
+        let mut pending: Vec<_> = left.iter().filter_map(|check| self.start_use(check, known)).collect();
         poll_fn(|cx| {
             pending.retain_mut(|(check, used)| match Pin::new(used).poll(cx) {
                 Poll::Ready(Ok(settlement)) => {
@@ -48,21 +54,11 @@ impl Limits {
         check: &'c Check,
         known: &Outcome,
     ) -> Option<(&'c Check, StoreFuture<Settlement>)> {
-        let is_about = |known: &Check| known.is_about(check.policy.name(), check.key);
-        let index = known.checks().iter().position(is_about)?;
-        let decision = known.decisions().get(index)?;
-        // A permit is held by a request.
-        if check.cost == 0
-            || decision.remaining() == 0
-            || !decision.is_metered()
-            || is_in_flight(&check.policy)
-        {
-            return None;
-        }
+        let (index, decision) = decision_about(known, check)?;
         let policy = &known.checks().iter().nth(index)?.policy;
         let receipt = Receipt::blank(policy.without_debt(), check.key, Timestamp::EPOCH);
         let receipt = receipt.charged_by(known.fallback_id_of(index));
-        Some((check, self.engine().store().settle(receipt, check.cost)))
+        (decision.remaining() > 0).then(|| (check, self.engine().store().settle(receipt, check.cost)))
     }
 
     /// Refunds a key these units of the window of now, as far as they are charged. The store is asked for its time first, of which the
@@ -100,8 +96,15 @@ impl Limits {
     }
 }
 
+/// The decision about a key under a policy, if it has figures, and its index.
+fn decision_about<'o>(outcome: &'o Outcome, check: &Check) -> Option<(usize, &'o Decision)> {
+    let is_about = |known: &Check| known.is_about(check.policy.name(), check.key);
+    let index = outcome.checks().iter().position(is_about)?;
+    let decision = outcome.decisions().get(index).filter(|decision| decision.is_metered())?;
+    Some((index, decision))
+}
+
 /// The checks without their costs.
-fn peeks(checks: &Checks) -> Checks {
-    let all: Vec<&Check> = checks.iter().collect();
-    Checks::of(all.len(), |index| (&all[index].policy, all[index].key, 0))
+fn peeks(checks: &[&Check]) -> Checks {
+    Checks::of(checks.len(), |index| (&checks[index].policy, checks[index].key, 0))
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use portcullis::Limiter;
 use portcullis::rules::{Format, Loader};
-use portcullis_servers::RedisServer;
+use portcullis_servers::{Connection, RedisServer, Reply, encode_command};
 use tokio::task::JoinSet;
 
 use super::native::native_by;
@@ -228,4 +228,34 @@ async fn report_uses_up_the_fallback_in_an_outage() {
     drop(redis);
     assert!(!is_ok(&service, of([hits(TOKENS, 1_400)])).await);
     assert!(!is_ok(&service, call(&[TOKENS])).await);
+}
+
+/// A denial that is remembered says that nothing is left to be charged. Otherwise this would not end.
+#[tokio::test]
+async fn flood_of_denied_reports_is_answered_from_memory() {
+    let redis = RedisServer::start().unwrap();
+    let service = RateLimitService::envoy(limiter(&redis).await, descriptors(LIMITS));
+    for tokens in [910, 400, 400] {
+        assert_eq!(is_ok(&service, of([hits(TOKENS, tokens)])).await, tokens == 910);
+    }
+    let mut connection = Connection::open(redis.port()).unwrap();
+    let mut scripts = || {
+        connection.send(&encode_command(&["INFO", "commandstats"])).unwrap();
+        let Reply::BulkString(text) = connection.receive().unwrap() else { panic!("no statistics") };
+        let text = String::from_utf8(text).unwrap();
+        let calls =
+            text.split_once("cmdstat_evalsha:calls=").unwrap().1.split(',').next().unwrap().to_owned();
+        calls.parse::<usize>().unwrap()
+    };
+    // The first denial, with what was left then, is remembered for a second.
+    loop {
+        let before = scripts();
+        for _ in 0..10 {
+            assert!(!is_ok(&service, of([hits(TOKENS, 400)])).await);
+        }
+        if scripts() == before {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
 }

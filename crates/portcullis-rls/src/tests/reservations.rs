@@ -52,6 +52,7 @@ fn reservation(descriptors: &[&[(&str, &str)]], amount: u64) -> ReserveRequest {
     ReserveRequest { domain: "shop".to_owned(), descriptors, amount, ttl: seconds(30) }
 }
 
+#[expect(clippy::unnecessary_wraps, reason = "the form of the field")]
 fn seconds(seconds: i64) -> Option<prost_types::Duration> {
     Some(prost_types::Duration { seconds, nanos: 0 })
 }

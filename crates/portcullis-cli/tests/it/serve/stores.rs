@@ -54,7 +54,7 @@ fn post_to(path: &str, length: usize) -> String {
 }
 
 #[test]
-fn reservations_of_a_killed_service_are_committed_by_another() {
+fn killed_service_leaves_reservations_to_others() {
     let redis = RedisServer::start().unwrap();
     let text = SHOP.replace("requests_per_unit: 1 ", "requests_per_unit: 100 ");
     let start = || Service::start("shop.yaml", &text, &["--store", &redis.url(), "--store-deadline", "5s"]);

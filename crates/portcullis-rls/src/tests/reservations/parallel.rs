@@ -41,7 +41,7 @@ async fn client(services: Vec<RateLimitService>, seed: u64, used: Arc<AtomicU64>
             tokio::task::yield_now().await;
         }
         // A gateway repeats a commit whose answer it has lost.
-        for _ in 0..1 + random.below(2) {
+        for _ in 0..=random.below(2) {
             let _ = commit(&services[other], &reserved.reservation_id, actual).await;
         }
     }

@@ -112,7 +112,7 @@ async fn end_gives_back_once_what_the_rule_says() {
 
 /// An instance that dies settles nothing. Others commit its reservations until they end, and what they hold stays charged then.
 #[tokio::test]
-async fn reservations_of_a_dead_instance_are_committed_or_kept() {
+async fn dead_instance_leaves_reservations_to_others() {
     let redis = RedisServer::start().unwrap();
     let [one, other] = [native(&redis).await, native(&redis).await];
     let committed = reserve(&one, reservation(&[RELEASED], 20)).await;
