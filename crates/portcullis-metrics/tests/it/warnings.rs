@@ -42,7 +42,7 @@ async fn each_warning_is_counted_exactly() {
     for _ in 0..5 {
         drop(respond_with(&in_flight, 0, StatusCode::SWITCHING_PROTOCOLS).await);
     }
-    let reads = layer(Limit::new(plenty("tokens")).reserve(|_| 5).read_usage(UsageReader::OPENAI));
+    let reads = layer(Limit::new(plenty("tokens")).reserve(5).read_usage(UsageReader::OPENAI));
     let reads = reads.layer(service_fn(async |_: Request<String>| {
         Response::builder().header("content-length", "0").body(String::new())
     }));
