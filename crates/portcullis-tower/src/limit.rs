@@ -317,8 +317,7 @@ impl Limit {
     }
 
     /// States that the calls that it counts report usage, also those of one hit: one that is denied charges what is left. It concerns
-    /// calls of a rate limit service ([`ChargeDenied`](crate::joint::ChargeDenied)), where a call reports usage after the response. A
-    /// layer answers before.
+    /// calls of Envoy's rate limit service, which report usage after the response. A layer answers before.
     ///
     /// ```
     /// use portcullis::{ClientIp, Policy, PolicyExt as _, Quota};
