@@ -33,8 +33,8 @@ const DAILY: Policy = Policy::fixed_window("daily", Quota::per_day(200));
 /// Tokens cost money, so nobody gets any that are not counted.
 const TOKENS: Policy =
     Policy::token_bucket("tokens", Quota::per_day(1_000)).on_store_failure(FailureMode::Closed);
-/// Exports of all users at the same time.
-pub static EXPORTS: Concurrency = Concurrency::new("exports", 4);
+/// Exports of all users at the same time. Others wait, in the order in which they came.
+pub static EXPORTS: Concurrency = Concurrency::new("exports", 4).wait_at_most(Duration::from_secs(2));
 const STRICT: Policy = Policy::sliding_window("strict", Quota::per_minute(20));
 const CALLS: Policy = Policy::gcra("calls", Quota::per_second(5).burst(5));
 
