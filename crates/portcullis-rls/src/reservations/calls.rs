@@ -60,7 +60,7 @@ impl RateLimitService {
     ///
     /// # Cancel safety
     ///
-    /// If the future is dropped, the amount may stay charged.
+    /// If the future is dropped once it was polled, the reservation is made all the same, and ends as one that is not committed.
     ///
     /// # Panics
     ///
@@ -68,6 +68,17 @@ impl RateLimitService {
     pub async fn reserve(&self, request: &ReserveRequest) -> Result<ReserveResponse, CallError> {
         let ttl = request.ttl.and_then(|ttl| Duration::try_from(ttl).ok());
         let ttl = ttl.filter(|ttl| (SHORTEST..=LONGEST).contains(ttl)).ok_or(CallError::Ttl)?;
+        // In a task of its own: what a caller was charged that has left would be given back by nothing.
+        let (service, request) = (self.clone(), request.clone());
+        let reserving = tokio::spawn(async move { service.reserve_for(&request, ttl).await });
+        reserving.await.unwrap_or(Err(CallError::StoreFailed))
+    }
+
+    async fn reserve_for(
+        &self,
+        request: &ReserveRequest,
+        ttl: Duration,
+    ) -> Result<ReserveResponse, CallError> {
         let call = Call::of_amount(&request.domain, &request.descriptors, request.amount)?;
         let registry = self.reservations.registry();
         let Reservation { over, held, limits } = self.limits.reserve(self, &call).await?;

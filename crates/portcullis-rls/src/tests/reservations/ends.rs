@@ -1,5 +1,7 @@
 //! Reservations that are not committed, by the clock of the runtime.
 
+use std::task::{Context, Waker};
+
 use super::*;
 
 /// Each text of a rule with what is left at the end of a reservation of 60 of 100.
@@ -68,5 +70,21 @@ async fn shorter_reservation_ends_before_an_older_one() {
     // The task has ended, and the next reservation starts another.
     reserve(&service, reservation(&[any], 50)).await;
     tokio::time::sleep(Duration::from_secs(31)).await;
+    assert_eq!(left(&service, any).await, 100);
+}
+
+#[tokio::test(start_paused = true)]
+async fn caller_that_leaves_is_given_back_at_the_end() {
+    let service = rules(
+        "[policy.p]\nstrategy = \"fixed_window\"\nquota = \"100/day\"\nkey = \"global\"\nreserve = \"nothing\"\n",
+    );
+    let any: &[(&str, &str)] = &[("a", "b")];
+    let call = reservation(&[any], 60);
+    let mut reserving = Box::pin(service.reserve(&call));
+    assert!(reserving.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    drop(reserving);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(left(&service, any).await, 40);
+    tokio::time::sleep(Duration::from_secs(30)).await;
     assert_eq!(left(&service, any).await, 100);
 }
