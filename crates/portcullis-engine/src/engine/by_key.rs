@@ -2,6 +2,7 @@
 
 use std::future::poll_fn;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::Poll;
 
 use portcullis_core::store::{Check, Checks, Outcome, StoreFuture};
@@ -15,16 +16,26 @@ use crate::limit::is_in_flight;
 impl Limits {
     /// Charges each key what fits of the units of its check, such as those of a request that is denied although they are used. No debt
     /// is left. `denial` is the answer of the store to these checks if there is one. If the store cannot answer, that is emitted.
-    pub async fn use_up(&self, checks: &Checks, denial: Option<&Outcome>) {
-        let answered = |check: &Check| denial.and_then(|denial| decision_about(denial, check));
-        let is_used = |check: &Check| check.cost > 0 && !is_in_flight(&check.policy);
-        // So a flood of denied reports asks the store no more than one of other requests.
-        let has_some = |check: &Check| answered(check).is_none_or(|(_, decision)| decision.remaining() > 0);
-        let left: Vec<&Check> =
-            checks.iter().filter(|check| is_used(check)).filter(|check| has_some(check)).collect();
-        if left.is_empty() {
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped once it was polled, the units are charged all the same, unless too many such tasks run: a caller that
+    /// does not wait for the answer has used them.
+    pub async fn use_up(self: &Arc<Self>, checks: Checks, denial: Option<Outcome>) {
+        if used(&checks, denial.as_ref()).next().is_none() {
             return;
         }
+        let limits = Arc::clone(self);
+        let using = async move { limits.use_what_is_left(&checks, denial.as_ref()).await };
+        match self.engine().backlog.task_permit() {
+            Ok(permit) => drop(permit.spawn(using).await),
+            Err(_) => using.await,
+        }
+    }
+
+    async fn use_what_is_left(&self, checks: &Checks, denial: Option<&Outcome>) {
+        let answered = |check: &Check| denial.and_then(|denial| decision_about(denial, check));
+        let left: Vec<&Check> = used(checks, denial).collect();
         // A remembered denial leaves out the other checks, and one of a cluster those that were not asked.
         let is_known = denial.is_some_and(|denial| !denial.is_remembered())
             && left.iter().all(|check| answered(check).is_some());
@@ -94,6 +105,15 @@ impl Limits {
         self.with_policies(Vec::new()).emit(rejected, keys);
         peeked
     }
+}
+
+/// The checks of which something may be left, so that a flood of denied reports asks the store no more than one of other requests.
+fn used<'c>(checks: &'c Checks, denial: Option<&'c Outcome>) -> impl Iterator<Item = &'c Check> {
+    let is_used = |check: &&Check| check.cost > 0 && !is_in_flight(&check.policy);
+    checks.iter().filter(is_used).filter(move |check| {
+        let decided = denial.and_then(|denial| decision_about(denial, check));
+        decided.is_none_or(|(_, decision)| decision.remaining() > 0)
+    })
 }
 
 /// The decision about a key under a policy, if it has figures, and its index.

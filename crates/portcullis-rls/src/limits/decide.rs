@@ -123,7 +123,7 @@ impl<'p> Deciding<'p> {
     /// Charges what fits of the hits of these limits.
     async fn use_up(&self, items: &[&Item]) {
         if let Some(checks) = super::plan::checks(items, |item| item.hits) {
-            self.limits.use_up(&checks, self.denial.as_ref()).await;
+            self.limits.use_up(checks, self.denial.clone()).await;
         }
     }
 

@@ -97,7 +97,7 @@ impl Group {
             self.collect_limits();
         }
         if let Some(checks) = usage::checks(&self.members, |_| true) {
-            self.limits.use_up(&checks, self.denial.as_ref()).await;
+            self.limits.use_up(checks, self.denial.clone()).await;
         }
     }
 
@@ -110,7 +110,7 @@ impl Group {
             })
         };
         if let Some(checks) = usage::checks(&self.members, denied) {
-            self.limits.use_up(&checks, None).await;
+            self.limits.use_up(checks, None).await;
         }
     }
 
