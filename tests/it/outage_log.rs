@@ -49,7 +49,10 @@ async fn outage_of_redis_is_one_line_for_all_policies() {
     }
     let policies = "search: open on /search; shop.path: local, whole limit";
     let of = |text: &str| lines.iter().filter(|line| line.contains(text)).cloned().collect::<Vec<_>>();
-    let (down, up) = (of("the store of the rate limiter cannot answer"), of("answers again"));
+    let (down, up) = (
+        of("the store of the rate limiter cannot answer"),
+        of("the store of the rate limiter answers again"),
+    );
     assert!(down.len() == 1 && down[0].ends_with(&format!("meanwhile=\"{policies}\"")), "{lines:?}");
     assert!(up.len() == 1 && up[0].ends_with(&format!("policies=\"{policies}\"")), "{lines:?}");
 }

@@ -162,6 +162,7 @@ fn described(strategy: &Strategy) -> String {
 fn mode_of(rule: &Rule) -> String {
     match rule.mode() {
         Mode::Percent(share) => format!("enforced for {share} of the keys, in shadow for the others"),
+        Mode::ShadowPercent(share) => format!("in shadow for {share} of the keys, off for the others"),
         mode => format!("mode {mode}"),
     }
 }

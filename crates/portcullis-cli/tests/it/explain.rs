@@ -220,11 +220,7 @@ fn exemptions_tiers_and_clients_are_explained() {
                 "client_ip = 192.0.2.1, the peer\n",
             ],
         ),
-        (
-            "/a",
-            &["x-plan: pro"],
-            &["tier: pro\n", "enforced for 90 % of the keys, in shadow for the others\n"],
-        ),
+        ("/a", &["x-plan: pro"], &["tier: pro\n", "in shadow for 10 % of the keys, off for the others\n"]),
         (
             "/a",
             &["x-plan: pro", "x-plan: free"],

@@ -34,8 +34,9 @@ impl Receipt {
         bytes.push(VERSION);
         bytes.push(u8::try_from(name.len()).ok()?);
         bytes.extend_from_slice(name);
-        let quota = self.policy.caller_quota();
-        bytes.push(u8::from(quota.is_some()) | (u8::from(self.if_newest) << 1));
+        let own = self.policy.caller_quota();
+        let quota = own.or(rate_of(&self.policy));
+        bytes.push(u8::from(own.is_some()) | (u8::from(self.if_newest) << 1));
         bytes.push(self.key.own_parts());
         for number in [self.policy.digest(), self.key.fingerprint(), self.key.slot()] {
             bytes.extend(number.to_be_bytes());
@@ -68,8 +69,14 @@ impl Receipt {
         let (&[limit, quota, period, burst, units, at], runs) = numbers.split_first_chunk()?;
         let policy =
             policy(&name, limit).filter(|policy| policy.digest() == digest && *policy.name() == name)?;
+        let is_rate = |rate: Quota| {
+            rate.limit() == quota
+                && rate.period_micros() == period
+                && rate.explicit_burst().unwrap_or(0) == burst
+        };
         let policy = if flags & 1 == 0 {
-            policy
+            // Units that come back at another rate would be refunded wrongly.
+            Some(policy).filter(|policy| rate_of(policy).is_none_or(is_rate))?
         } else if quota == Quota::UNLIMITED.limit() {
             policy.with_quota(Quota::UNLIMITED).ok()?
         } else {
@@ -94,6 +101,14 @@ impl Receipt {
             return None;
         }
         Some(Self { units, if_newest: flags & 2 != 0, ..receipt })
+    }
+}
+
+/// The rate at which units come back.
+fn rate_of(policy: &Policy) -> Option<Quota> {
+    match policy.strategy() {
+        Strategy::TokenBucket(_) | Strategy::Gcra(_) | Strategy::LeakyBucket(_) => policy.strategy().quota(),
+        _ => None,
     }
 }
 

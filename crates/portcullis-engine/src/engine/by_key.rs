@@ -27,10 +27,11 @@ impl Limits {
         }
         let limits = Arc::clone(self);
         let using = async move { limits.use_what_is_left(&checks, denial.as_ref()).await };
-        match self.engine().backlog.task_permit() {
-            Ok(permit) => drop(permit.spawn(using).await),
-            Err(_) => using.await,
+        #[cfg(feature = "runtime")]
+        if let Ok(permit) = self.engine().backlog.task_permit() {
+            return drop(permit.spawn(using).await);
         }
+        using.await;
     }
 
     async fn use_what_is_left(&self, checks: &Checks, denial: Option<&Outcome>) {

@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use portcullis::store::RecordExchange;
-use portcullis_engine::{EventKeys, EventKind, Limits, report};
+use portcullis_engine::{EventKeys, EventKind, Limits};
+use prost::Message as _;
+use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::commit::Commit;
@@ -60,7 +62,8 @@ impl RateLimitService {
     ///
     /// # Cancel safety
     ///
-    /// If the future is dropped once it was polled, the reservation is made all the same, and ends as one that is not committed.
+    /// If the future is dropped once it was polled, the reservation is made all the same, and ends as one that is not committed. The amount
+    /// of a request of more than 4 KiB, or of one beside a thousand others, may stay charged.
     ///
     /// # Panics
     ///
@@ -68,10 +71,18 @@ impl RateLimitService {
     pub async fn reserve(&self, request: &ReserveRequest) -> Result<ReserveResponse, CallError> {
         let ttl = request.ttl.and_then(|ttl| Duration::try_from(ttl).ok());
         let ttl = ttl.filter(|ttl| (SHORTEST..=LONGEST).contains(ttl)).ok_or(CallError::Ttl)?;
-        // In a task of its own: what a caller was charged that has left would be given back by nothing.
+        // In a task of its own: what a caller was charged that has left would be given back by nothing. Their number and size are bounded.
+        let permit = self.limiter.engine().backlog.task_permit();
+        let Some(permit) = permit.ok().filter(|_| request.encoded_len() <= MOST_DETACHED_BYTES) else {
+            return self.reserve_for(request, ttl).await;
+        };
         let (service, request) = (self.clone(), request.clone());
-        let reserving = tokio::spawn(async move { service.reserve_for(&request, ttl).await });
-        reserving.await.unwrap_or(Err(CallError::StoreFailed))
+        let (answer, reserved) = oneshot::channel();
+        drop(permit.spawn(async move {
+            // Nobody waits any more, and the reservation ends by itself.
+            let _ = answer.send(service.reserve_for(&request, ttl).await);
+        }));
+        reserved.await.unwrap_or(Err(CallError::StoreFailed))
     }
 
     async fn reserve_for(
@@ -104,7 +115,8 @@ impl RateLimitService {
                 let replacement = Some((record.clone(), reserved.kept_for()));
                 let exchange = RecordExchange { id, expected: Vec::new(), replacement };
                 match limits.engine().store().exchange_record(exchange).await {
-                    Ok(exchanged) => Ok(exchanged.filter(|exchanged| exchanged.is_replaced).map(|_| record)),
+                    Ok(Some(exchanged)) if !exchanged.is_replaced => Err(None),
+                    Ok(exchanged) => Ok(exchanged.map(|_| record)),
                     Err(error) => Err(Some(error)),
                 }
             }
@@ -210,16 +222,14 @@ impl RateLimitService {
 
 /// Refunds a reservation for which there is no place, and emits that.
 async fn refuse(reserved: &Reserved, limits: &Arc<Limits>) {
-    for held in reserved.held.iter().filter(|held| held.receipt.cost() > 0) {
-        let (key, units) = (held.receipt.key(), held.receipt.cost());
-        let answer = limits.refund(held.receipt.copy_for_retry()).await;
-        report::refunded(limits, key, units, &answer);
-    }
+    reserved.settle(limits, 0).await;
     if let Some(held) = reserved.held.first() {
         let policy = held.receipt.policy().name();
         limits.emit(EventKind::TooManyUnsettled { policy }, || EventKeys::One(policy, held.receipt.key()));
     }
 }
 
+/// Of a request whose caller may leave.
+const MOST_DETACHED_BYTES: usize = 4_096;
 const SHORTEST: Duration = Duration::from_secs(1);
 const LONGEST: Duration = Duration::from_secs(3_600);

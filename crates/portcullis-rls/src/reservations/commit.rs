@@ -68,6 +68,7 @@ impl Commit {
                             return Err(CallError::BeingCommitted);
                         }
                         Some(Record::Open(_)) | None => {
+                            open.reserved.keep(&open.limits);
                             registry.finish(self.id, self.domain, None);
                             return Err(CallError::UnknownReservation);
                         }
@@ -83,9 +84,9 @@ impl Commit {
             }
         }
         open.reserved.settle(&open.limits, self.actual).await;
-        registry.finish(self.id, self.domain, Some(Instant::now() + open.reserved.ttl));
+        let is_kept = registry.finish(self.id, self.domain, Some(Instant::now() + open.reserved.ttl));
         if open.record.is_some() {
-            self.keep_answer(claimed, open.reserved.ttl, &open.limits).await;
+            self.keep_answer(claimed, is_kept, open.reserved.ttl, &open.limits).await;
         }
         Ok(())
     }
@@ -121,14 +122,14 @@ impl Commit {
     /// Settles a reservation of another instance, if no other one has claimed it since its record was read.
     async fn of_record(
         self,
-        registry: &Registry,
+        registry: &Arc<Registry>,
         record: Vec<u8>,
         reserved: Reserved,
         limits: &Arc<Limits>,
     ) -> Result<(), CallError> {
         let claimed = record::claimed(self.domain, registry.token);
         let replacement = Some((claimed.clone(), CLAIM));
-        let exchange = RecordExchange { id: self.id, expected: record, replacement };
+        let exchange = RecordExchange { id: self.id, expected: record.clone(), replacement };
         match limits.engine().store().exchange_record(exchange).await {
             Ok(Some(exchanged)) if exchanged.is_replaced => {}
             Ok(Some(exchanged)) => {
@@ -141,16 +142,27 @@ impl Commit {
             Ok(None) => return Err(CallError::UnknownReservation),
             Err(error) => {
                 limits.emit_store_state(Some(&error));
+                // The claim may have been made: this instance recognises it when the commit is repeated.
+                if let Some(place) = registry.place(reserved.narrowest_key()) {
+                    let (domain, limits) = (self.domain, Arc::clone(limits));
+                    let ends_at = Instant::now() + CLAIM;
+                    let due = registry.due(ends_at);
+                    let record = Some(record);
+                    let open = Open { domain, ends_at, due, reserved, limits, record, _place: place };
+                    expiry::keep(registry, self.id, open);
+                }
                 return Err(CallError::StoreFailed);
             }
         }
         reserved.settle(limits, self.actual).await;
-        self.keep_answer(claimed, reserved.ttl, limits).await;
+        let is_kept = registry.finish(self.id, self.domain, Some(Instant::now() + reserved.ttl));
+        self.keep_answer(claimed, is_kept, reserved.ttl, limits).await;
         Ok(())
     }
 
     /// Lets all instances answer a repeated commit. If the store fails, the claim ends by itself, and nothing is settled twice.
-    async fn keep_answer(self, claimed: Vec<u8>, ttl: Duration, limits: &Limits) {
+    async fn keep_answer(self, claimed: Vec<u8>, is_kept: bool, ttl: Duration, limits: &Limits) {
+        let ttl = if is_kept { ttl } else { ttl.min(BEYOND) };
         let replacement = Some((record::committed(self.domain), ttl));
         let exchange = RecordExchange { id: self.id, expected: claimed, replacement };
         if let Err(error) = limits.engine().store().exchange_record(exchange).await {
@@ -186,5 +198,7 @@ fn log_unreadable(service: &RateLimitService) {
 
 static UNREADABLE: LogThrottle = LogThrottle::per_minute();
 
+/// How long the store keeps an answer beyond those of the bound, so that the records of an instance are bounded as well.
+const BEYOND: Duration = Duration::from_secs(5);
 /// How long a claim lasts whose instance is gone. Then the reservation is unknown.
 const CLAIM: Duration = Duration::from_secs(60);

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use portcullis::store::RecordExchange;
 use tokio::sync::Notify;
+use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
 use super::open::Open;
@@ -17,18 +18,28 @@ pub(super) fn keep(registry: &Arc<Registry>, id: u128, open: Open) {
     registry.insert(id, open, || tokio::spawn(ending()));
 }
 
-/// Ends reservations as they are due, until none is left or the service is gone.
+/// Ends reservations as they are due, some at a time, until none is left or the service is gone.
 async fn end_all(registry: Weak<Registry>, changed: Arc<Notify>) {
+    let mut ending = JoinSet::new();
     loop {
+        while ending.try_join_next().is_some() {}
+        if ending.len() >= MOST_AT_A_TIME {
+            ending.join_next().await;
+        }
         let Some(present) = registry.upgrade() else { return };
         match present.next() {
-            Next::Ended(id, open) => end(&present, id, *open).await,
+            Next::Ended(id, open) => {
+                ending.spawn(async move { end(&present, id, *open).await });
+            }
             Next::At(at) => {
                 drop(present);
                 // Earlier if another one is due earlier.
                 let _ = timeout_at(at, changed.notified()).await;
             }
-            Next::Nothing => return,
+            Next::Nothing => {
+                ending.detach_all();
+                return;
+            }
         }
     }
 }
@@ -49,7 +60,12 @@ async fn end(registry: &Arc<Registry>, id: u128, mut open: Open) {
     };
     match limits.engine().store().exchange_record(exchange).await {
         Ok(None) => reserved.release(limits),
-        Ok(Some(exchanged)) if exchanged.is_replaced || exchanged.found == record::expired(open.domain) => {
+        Ok(Some(exchanged))
+            if exchanged.is_replaced
+                || exchanged.found == record::expired(open.domain)
+                // By a commit whose answer was lost, and that was not repeated.
+                || exchanged.found == record::claimed(open.domain, registry.token) =>
+        {
             reserved.release(limits);
         }
         // Another instance has settled it.
@@ -68,5 +84,7 @@ async fn end(registry: &Arc<Registry>, id: u128, mut open: Open) {
     }
 }
 
+/// The calls of the store for those that end together.
+const MOST_AT_A_TIME: usize = 64;
 /// When a claim is repeated that the store has not answered.
 const RETRY: Duration = Duration::from_secs(1);

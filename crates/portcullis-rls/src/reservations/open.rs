@@ -100,9 +100,10 @@ impl Reserved {
         if self.is_released() { self.ttl.saturating_add(GRACE) } else { self.ttl }
     }
 
-    /// The key of the fewest requests.
+    /// The key of the fewest requests; one that clients share if all are.
     pub(super) fn narrowest_key(&self) -> Option<Key> {
         let keys = self.held.iter().map(|held| held.receipt.key()).filter(|key| !key.is_shared());
-        keys.reduce(|best, key| if key.own_parts() > best.own_parts() { key } else { best })
+        let narrowest = keys.reduce(|best, key| if key.own_parts() > best.own_parts() { key } else { best });
+        narrowest.or_else(|| self.held.first().map(|held| held.receipt.key()))
     }
 }

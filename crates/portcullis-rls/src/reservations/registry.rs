@@ -44,6 +44,7 @@ enum Entry {
     },
     Committed {
         domain: u128,
+        until: Instant,
     },
 }
 
@@ -98,7 +99,8 @@ impl Registry {
         let mut entries = self.lock();
         match entries.by_id.get(&id) {
             None => return Ok(Taken::Unknown),
-            Some(Entry::Claimed { domain: of } | Entry::Committed { domain: of }) if *of != domain => {}
+            Some(Entry::Claimed { domain: of } | Entry::Committed { domain: of, .. }) if *of != domain => {}
+            Some(Entry::Committed { until, .. }) if *until <= Instant::now() => {}
             Some(Entry::Claimed { .. }) => return Err(CallError::BeingCommitted),
             Some(Entry::Committed { .. }) => return Ok(Taken::Committed),
             Some(Entry::Open(open)) if open.domain != domain || open.ends_at <= Instant::now() => {}
@@ -116,18 +118,19 @@ impl Registry {
     }
 
     /// Keeps the answer of a commit, or forgets a reservation that has none. Of too many answers the one that ends first is forgotten.
-    pub(super) fn finish(&self, id: u128, domain: u128, answered_until: Option<Instant>) {
+    /// Returns whether there was room.
+    pub(super) fn finish(&self, id: u128, domain: u128, answered_until: Option<Instant>) -> bool {
         let mut entries = self.lock();
         entries.by_id.remove(&id);
-        let Some(until) = answered_until else { return };
-        if entries.committed.len() >= MAX_RESERVATIONS
-            && let Some((_, first)) = entries.committed.pop_first()
-        {
+        let Some(until) = answered_until else { return true };
+        let has_room = entries.committed.len() < MAX_RESERVATIONS;
+        if !has_room && let Some((_, first)) = entries.committed.pop_first() {
             entries.by_id.remove(&first);
         }
         let due = entries.due(until);
         entries.committed.insert(due, id);
-        entries.by_id.insert(id, Entry::Committed { domain });
+        entries.by_id.insert(id, Entry::Committed { domain, until });
+        has_room
     }
 
     /// Takes the first reservation that has ended, and forgets answers that have.

@@ -83,6 +83,24 @@ fn policy_with_other_states_is_refused() {
 
 /// Whatever bytes are read, a receipt that comes of them frees no more than it says.
 #[test]
+fn policy_with_another_rate_is_refused() {
+    for (policy, slower) in [
+        (Policy::gcra("p", Quota::per_minute(1_000)), Policy::gcra("p", Quota::per_minute(10))),
+        (
+            Policy::token_bucket("p", Quota::per_hour(9)),
+            Policy::token_bucket("p", Quota::per_hour(9).burst(3)),
+        ),
+        (Policy::leaky_bucket("p", Quota::per_hour(9)), Policy::leaky_bucket("p", Quota::per_day(9))),
+    ] {
+        let bytes = charged(&policy, &[2]).encode().unwrap();
+        assert_eq!(Receipt::decode(&bytes, |_, _| Some(slower)), None, "{policy:?}");
+    }
+    // A window counts what it counted, whatever its limit is.
+    let bytes = charged(&Policy::fixed_window("p", Quota::per_hour(9)), &[2]).encode().unwrap();
+    assert!(Receipt::decode(&bytes, |_, _| Some(Policy::fixed_window("p", Quota::per_hour(5)))).is_some());
+}
+
+#[test]
 fn other_bytes_are_none_or_consistent() {
     let policy = Policy::gcra("p", Quota::per_second(7).burst(100));
     let bytes = charged(&policy, &[3, 1]).encode().unwrap();

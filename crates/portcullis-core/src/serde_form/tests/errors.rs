@@ -214,7 +214,7 @@ fn a_lease_is_units_or_a_time_as_the_strategy_requires() {
         (r#""limit": 4, "period": "1s""#, ["unknown field `period` of in_flight", "`lease`"]),
         (r#""quota": "4/s""#, ["unknown field `quota` of in_flight", "`limit`"]),
         (r#""limit": 4, "slots": 6"#, ["unknown field `slots` of in_flight", "its limit and lease"]),
-        (r#""limit": 4, "wait": "1s""#, ["policy exports", "requests in flight"]),
+        (r#""limit": 4, "wait": "0s""#, ["policy exports", "a wait of at most 0 s"]),
     ] {
         fails::<Policy>(&exports(fields), &parts);
     }

@@ -31,3 +31,14 @@ descriptors:
     // As many answers are kept, and the oldest make room.
     assert_eq!(commit(&service, &last, 1).await, Ok(true));
 }
+
+#[tokio::test]
+async fn key_of_all_clients_has_a_sixteenth_as_well() {
+    let service = service(&ManualClock::default(), LIMITS);
+    let call = ReserveRequest { ttl: seconds(3_600), ..reservation(&[ALL], 0) };
+    for _ in 0..MAX_RESERVATIONS / 16 {
+        assert_eq!(service.reserve(&call).await.unwrap().code(), Code::Ok);
+    }
+    assert_eq!(service.reserve(&call).await.unwrap().code(), Code::OverLimit);
+    assert_eq!(reserve(&service, reservation(&[ADA], 1)).await.len(), 32, "others have places");
+}
