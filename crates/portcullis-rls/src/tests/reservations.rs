@@ -4,6 +4,7 @@ mod bounds;
 mod contract;
 mod ends;
 mod json;
+mod lost;
 mod parallel;
 mod shared;
 
