@@ -42,10 +42,10 @@ impl Limits {
         match self {
             Self::Envoy(descriptors) => {
                 let descriptors = descriptors.load();
-                if !descriptors.has_domain(call.domain) {
+                let plan = Plan::of(service, &descriptors, call);
+                if plan.items.is_empty() && !descriptors.has_domain(call.domain) {
                     log_unknown_domain(service, call.domain);
                 }
-                let plan = Plan::of(service, &descriptors, call);
                 let limits = Arc::new(service.no_limits.with_policies(plan.limits()));
                 let uses_up = charge_denied.includes(|| call.is_report());
                 decide::decide(&plan, &limits, uses_up).await

@@ -291,7 +291,9 @@ impl Size {
 }
 
 impl Strategy {
-    const fn meter(&self) -> Option<&Meter> {
+    /// The meter of a rate-based strategy. `None` under windows, logs and limits on requests in flight.
+    #[doc(hidden)]
+    pub const fn meter(&self) -> Option<&Meter> {
         match self {
             Self::TokenBucket(bucket) => Some(bucket.meter()),
             Self::Gcra(gcra) => Some(gcra.meter()),

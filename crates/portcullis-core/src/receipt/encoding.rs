@@ -106,10 +106,7 @@ impl Receipt {
 
 /// The rate at which units come back.
 fn rate_of(policy: &Policy) -> Option<Quota> {
-    match policy.strategy() {
-        Strategy::TokenBucket(_) | Strategy::Gcra(_) | Strategy::LeakyBucket(_) => policy.strategy().quota(),
-        _ => None,
-    }
+    policy.strategy().meter().and(policy.strategy().quota())
 }
 
 /// The bytes of three numbers of 128 bits.

@@ -2,8 +2,8 @@
 
 use std::cmp::Ordering;
 
+use portcullis_core::Policy;
 use portcullis_core::algorithm::Span;
-use portcullis_core::{Policy, Strategy};
 
 /// The time in which a unit drains under a rate-based policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -16,16 +16,7 @@ pub(crate) struct Rate {
 impl Rate {
     /// `None` under windows, logs and limits on requests in flight, where a refund frees units and no time.
     pub(crate) fn of(policy: &Policy) -> Option<Self> {
-        let meter = match policy.strategy() {
-            Strategy::TokenBucket(bucket) => bucket.meter(),
-            Strategy::Gcra(gcra) => gcra.meter(),
-            Strategy::LeakyBucket(bucket) => bucket.meter(),
-            Strategy::FixedWindow(_)
-            | Strategy::CalendarWindow(_)
-            | Strategy::SlidingWindow(_)
-            | Strategy::SlidingLog(_)
-            | Strategy::InFlight(_) => return None,
-        };
+        let meter = policy.strategy().meter()?;
         let Span { micros, remainder } = meter.span(1);
         Some(Self { micros, remainder, denominator: meter.denominator() })
     }

@@ -12,9 +12,7 @@ use crate::verdict::Verdict;
 
 /// Decides a call, and charges what is left of its limits if it `uses_up` what denies it.
 pub(super) async fn decide(plan: &Plan, limits: &Arc<Limits>, uses_up: bool) -> Result<Verdict, CallError> {
-    let verdict = plan.undecided();
-    let mut deciding =
-        Deciding { plan, limits, verdict, denial: None, exceeded: Vec::new(), is_remembered: false };
+    let mut deciding = Deciding::of(plan, limits);
     let mut attempt = Attempt::new(limits, None, Patience::default());
     if let Some(exhausted) = deciding.check(&mut attempt).await? {
         deciding.admit(attempt, &exhausted).await?;
@@ -35,9 +33,7 @@ pub(super) async fn decide(plan: &Plan, limits: &Arc<Limits>, uses_up: bool) -> 
 
 /// Charges the limits of a call, or none. Returns whether they deny it, and what was charged.
 pub(super) async fn reserve(plan: &Plan, limits: &Arc<Limits>) -> Result<(bool, Option<Outcome>), CallError> {
-    let verdict = plan.undecided();
-    let mut deciding =
-        Deciding { plan, limits, verdict, denial: None, exceeded: Vec::new(), is_remembered: false };
+    let mut deciding = Deciding::of(plan, limits);
     let mut attempt = Attempt::new(limits, None, Patience::default());
     if plan.is_banned {
         limits.reject_beside(None).await;
@@ -61,6 +57,11 @@ struct Deciding<'p> {
 }
 
 impl<'p> Deciding<'p> {
+    fn of(plan: &'p Plan, limits: &'p Arc<Limits>) -> Self {
+        let verdict = plan.undecided();
+        Self { plan, limits, verdict, denial: None, exceeded: Vec::new(), is_remembered: false }
+    }
+
     /// Charges all limits that may deny the call, or none. `None` if they deny it, or else the decisions of quotas that it exceeds.
     async fn check(&mut self, attempt: &mut Attempt) -> Result<Option<Vec<Decision>>, CallError> {
         if self.plan.is_banned {

@@ -257,17 +257,7 @@ impl Value for Entry {
 
 /// Whether a level may have a remainder under a strategy.
 fn has_remainders(strategy: &Strategy) -> bool {
-    let meter = match strategy {
-        Strategy::TokenBucket(bucket) => bucket.meter(),
-        Strategy::Gcra(gcra) => gcra.meter(),
-        Strategy::LeakyBucket(bucket) => bucket.meter(),
-        Strategy::FixedWindow(_)
-        | Strategy::CalendarWindow(_)
-        | Strategy::SlidingWindow(_)
-        | Strategy::SlidingLog(_)
-        | Strategy::InFlight(_) => return false,
-    };
-    meter.denominator() > 1
+    strategy.meter().is_some_and(|meter| meter.denominator() > 1)
 }
 
 /// Makes entries of the states of an algorithm, in tables of a kind, or of two.

@@ -66,7 +66,8 @@ impl Planned {
         }
         for (group, by) in groups.iter().zip(&*admitted) {
             group.admit(by, decision);
-            if charge_denied.includes(|| groups.iter().any(Group::reports)) {
+            let would_deny = by.shadows.iter().any(|shadow| !shadow.is_allowed());
+            if would_deny && charge_denied.includes(|| groups.iter().any(Group::reports)) {
                 group.use_up_tried(by).await;
             }
         }
