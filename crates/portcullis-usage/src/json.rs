@@ -47,7 +47,7 @@ enum Step {
     After,
     /// Lists and objects without a place: as many as are open.
     Skip(u64),
-    /// A text inside so many of these, which is no name of a place, and whether its next byte is escaped.
+    /// A text that is no name of a place: how many lists and objects without a place are open around it, and whether its next byte is escaped.
     Text(u64, bool),
     /// The place is unknown, because this is no JSON.
     Lost,

@@ -26,5 +26,5 @@ async fn complete(request: String) -> impl IntoResponse {
     ([(CONTENT_TYPE, "text/event-stream")], Body::from_stream(events))
 }
 
-const ANSWER: &str = "A gate that is let down in time keeps the castle, and whoever waits in front of it is told \
-                      when it opens again, so that nobody has to knock.";
+const ANSWER: &str = "A gate that is let down in time keeps the castle, and a sign in front of it states when it \
+                      opens again, so that no guest has to knock twice.";

@@ -56,7 +56,7 @@ fn counters_admit_beyond_the_limit_what_arrives_in_a_second() {
 }
 
 #[test]
-fn reports_admit_more_beyond_the_limit_than_counters_of_each_second() {
+fn reports_admit_more_than_counters_of_each_second() {
     let short = Setup { window: 10, limit: 200, ..SETUP };
     for setup in [SETUP, short] {
         let (_, [_, _, _, leases, counters, reports]) = figures(&setup, &hours(None));

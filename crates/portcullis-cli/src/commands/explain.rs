@@ -64,7 +64,7 @@ impl Explain {
                 return Ok(false);
             }
         };
-        // Notes are for the author of the file, who has `check`.
+        // `check` shows the notes, to the author of the file.
         findings::print_beside_output(&rules.warnings().without_notes())?;
         let request = self.request().into_parts().0;
         let explained = Explained {

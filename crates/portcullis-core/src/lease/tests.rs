@@ -178,13 +178,14 @@ fn policies() -> [Policy; 5] {
 
 /// What happens to a lease while it lasts.
 #[derive(Clone, Copy, Debug)]
-enum Step {
+enum LeaseStep {
     Spend(u64),
     PutBack(usize),
 }
 
-fn steps() -> impl Generate<Value = Vec<Step>> {
-    let step = prop_oneof![(1_u64..5).prop_map(Step::Spend), any::<usize>().prop_map(Step::PutBack)];
+fn steps() -> impl Generate<Value = Vec<LeaseStep>> {
+    let step =
+        prop_oneof![(1_u64..5).prop_map(LeaseStep::Spend), any::<usize>().prop_map(LeaseStep::PutBack)];
     proptest::collection::vec(step, 0..40)
 }
 
@@ -208,17 +209,17 @@ proptest! {
         let mut spent: Vec<Run> = Vec::new();
         for step in steps {
             match step {
-                Step::Spend(cost) => {
+                LeaseStep::Spend(cost) => {
                     let held = lease.in_lease();
                     let spend = lease.spend(strategy, cost, millis(2));
                     prop_assert_eq!(spend.is_some(), cost <= held);
                     spent.extend(spend.map(|spend| spend.run));
                 }
-                Step::PutBack(index) if !spent.is_empty() => {
+                LeaseStep::PutBack(index) if !spent.is_empty() => {
                     let run = spent.swap_remove(index % spent.len());
                     prop_assert!(lease.put_back(run, millis(2)));
                 }
-                Step::PutBack(_) => {}
+                LeaseStep::PutBack(_) => {}
             }
             let out: u64 = spent.iter().map(|run| run.units).sum();
             prop_assert_eq!(lease.in_lease() + out, units);

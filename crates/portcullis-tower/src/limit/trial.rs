@@ -46,7 +46,7 @@ impl Limit {
     /// request. The same as [`mode(Mode::ShadowPercent(share))`](Self::mode).
     ///
     /// The share has the clients that [`enforce`](Self::enforce) with the same share limits. Requests of the others are not checked,
-    /// keep no state and emit no event, and so do requests without an identity for the policy. Since nobody is limited, clients
+    /// keep no state and emit no event, and so do requests without an identity for the policy. Since no request is rejected, clients
     /// may [choose](crate::KeyExtractor::is_chosen_by_client) the key.
     ///
     /// ```

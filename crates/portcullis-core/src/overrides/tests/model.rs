@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::*;
 
 #[derive(Clone, Debug)]
-enum Step {
+enum OverrideStep {
     Advance(u64),
     Grant(u64, u64),
     EndGrant,
@@ -61,14 +61,14 @@ impl Model {
     }
 }
 
-fn step() -> impl Strategy<Value = Step> {
+fn step() -> impl Strategy<Value = OverrideStep> {
     prop_oneof![
-        4 => (0..25_u64).prop_map(Step::Advance),
-        1 => (1..50_u64, 1..90_u64).prop_map(|(burst, length)| Step::Grant(burst, length)),
-        1 => Just(Step::EndGrant),
-        1 => (1..90_u64).prop_map(Step::Block),
-        1 => Just(Step::Unblock),
-        6 => (0..4_u32).prop_map(Step::Denials),
+        4 => (0..25_u64).prop_map(OverrideStep::Advance),
+        1 => (1..50_u64, 1..90_u64).prop_map(|(burst, length)| OverrideStep::Grant(burst, length)),
+        1 => Just(OverrideStep::EndGrant),
+        1 => (1..90_u64).prop_map(OverrideStep::Block),
+        1 => Just(OverrideStep::Unblock),
+        6 => (0..4_u32).prop_map(OverrideStep::Denials),
     ]
 }
 
@@ -78,24 +78,24 @@ proptest! {
         let (mut record, mut model, mut now) = (Override::NONE, Model::default(), at(1_000));
         for step in steps {
             match step {
-                Step::Advance(by) => now = now.saturating_add(seconds(by)),
-                Step::Grant(burst, length) => {
+                OverrideStep::Advance(by) => now = now.saturating_add(seconds(by)),
+                OverrideStep::Grant(burst, length) => {
                     record.set_grant(now, Some((Quota::per_second(1).burst(burst), seconds(length))));
                     model.grant = Some((burst, now.saturating_add(seconds(length))));
                 }
-                Step::EndGrant => {
+                OverrideStep::EndGrant => {
                     record.set_grant(now, None);
                     model.grant = None;
                 }
-                Step::Block(length) => {
+                OverrideStep::Block(length) => {
                     record.set_block(now, seconds(length));
                     model.block = Some(now.saturating_add(seconds(length)));
                 }
-                Step::Unblock => {
+                OverrideStep::Unblock => {
                     record.unblock();
                     model = Model { grant: model.grant, ..Model::default() };
                 }
-                Step::Denials(denials) => {
+                OverrideStep::Denials(denials) => {
                     let block = record.record_denials(now, denials, &LOCK_OUT).map(|block| block.until());
                     prop_assert_eq!(block, if denials == 0 { None } else { model.record_denials(now, denials) });
                 }

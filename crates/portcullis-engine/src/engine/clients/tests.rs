@@ -29,9 +29,9 @@ fn block(client: Key, length: Duration) -> ClientChange {
 
 /// A store that several limiters share, of which only the list is used.
 #[derive(Clone, Default)]
-struct Shared(Arc<Mutex<(Timestamp, BlockedClients)>>);
+struct SharedList(Arc<Mutex<(Timestamp, BlockedClients)>>);
 
-impl Store for Shared {
+impl Store for SharedList {
     fn check(&self, checks: Checks) -> StoreFuture<Outcome> {
         let results = checks.iter().map(|_| ServerResult::NotAsked);
         StoreFuture::ready(Ok(Outcome::partial(checks.clone(), results, None).unwrap()))
@@ -104,7 +104,7 @@ async fn list_of_a_process_is_bounded() {
 
 #[tokio::test(start_paused = true)]
 async fn other_limiters_follow_the_list_of_the_store() {
-    let store = Shared::default();
+    let store = SharedList::default();
     // The clock of the store is another one.
     store.0.lock().unwrap().0 = Timestamp::from_micros(77);
     let ada = key(&["ada"]);

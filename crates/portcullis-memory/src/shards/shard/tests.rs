@@ -159,7 +159,7 @@ fn a_log_without_room_is_compacted_and_keeps_its_units() {
 }
 
 #[test]
-fn levels_get_remainders_with_first_quota_that_has_them() {
+fn first_quota_with_remainders_widens_levels() {
     let (whole, thirds) = (gcra(), *Policy::gcra("a", Quota::per_second(3)).strategy());
     let Strategy::Gcra(algorithm) = &thirds else { panic!("it is made as one") };
     let mut shard = shard(10);

@@ -42,7 +42,7 @@ async fn shadow_for_a_share_limits_nobody() {
 
     registry.set_mode(&PolicyName::literal("planned"), Mode::ShadowPercent(Percent::ALL)).unwrap();
     send(&service, from(500)).await;
-    assert_eq!(store.asked.load(Ordering::Relaxed), 2 * tried.len() + 1, "nobody is left out");
+    assert_eq!(store.asked.load(Ordering::Relaxed), 2 * tried.len() + 1, "all clients are in the share");
 }
 
 #[tokio::test]
