@@ -53,6 +53,7 @@ async fn a_refund_of_20_000_charges_is_one_call_per_policy() {
     let limiter = Limiter::redis(redis.url()).deadline(Duration::from_secs(10)).await.unwrap();
     let layer = limiter
         .layer(Policy::token_bucket("bucket", Quota::per_week(BUDGET)).by(Global))
+        .with_charge()
         .and(Policy::fixed_window("window", per_half_century(BUDGET)));
     let (done, mut charges) = mpsc::channel(1);
     let app = Router::new()

@@ -52,7 +52,9 @@ struct Attacker {
 impl Attacker {
     /// Starts a server that limits by `policy`.
     async fn new(store: impl Store, policy: Policy, clock: ManualClock) -> Self {
-        let limited = Limiter::new(store, Secret::published()).layer(policy.by(Header::named("x-api-key")));
+        let limited = Limiter::new(store, Secret::published())
+            .layer(policy.by(Header::named("x-api-key")))
+            .with_charge();
         let app = Router::new()
             .route("/jobs", post(accept).layer(limited))
             .route("/jobs/{job}", delete(cancel))

@@ -20,7 +20,7 @@ use tower::{Layer as _, Service, ServiceBuilder};
 
 /// A week, so that no window ends during a test.
 fn limit(limiter: &Limiter) -> RateLimitLayer {
-    limiter.layer(Policy::fixed_window("all", Quota::per_week(2)).by(ClientIp::peer()))
+    limiter.layer(Policy::fixed_window("all", Quota::per_week(2)).by(ClientIp::peer())).with_charge()
 }
 
 /// The state is given to the handlers here: `into_make_service` does it for a router alone.

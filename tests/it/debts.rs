@@ -39,7 +39,7 @@ async fn serve(limiter: Limiter) -> Server {
             seen.lock().unwrap().push(uncharged);
         }
     });
-    let layer = |policy: Policy| limiter.layer(policy.by(Global));
+    let layer = |policy: Policy| limiter.layer(policy.by(Global)).with_charge();
     let app = Router::new()
         .route("/tokens/{used}", get(answer).layer(layer(TOKENS)))
         .route("/default/{used}", get(answer).layer(layer(BY_DEFAULT)));

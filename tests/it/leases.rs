@@ -120,7 +120,7 @@ fn tenant() -> Header {
 }
 
 fn leased(limiter: &Limiter) -> RateLimitLayer {
-    limiter.layer(TENANT.by(tenant()))
+    limiter.layer(TENANT.by(tenant())).with_charge()
 }
 
 #[tokio::test(flavor = "multi_thread")]

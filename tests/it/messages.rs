@@ -81,7 +81,9 @@ async fn the_charge_of_an_upgrade_limits_the_messages_after_it() {
     let (_redis, limiters) = limiters().await;
     for limiter in limiters {
         // The upgrade itself is charged as well.
-        let app = Router::new().route("/chat", get(chat)).layer(limiter.layer(MESSAGES.by(ClientIp::peer())));
+        let app = Router::new()
+            .route("/chat", get(chat))
+            .layer(limiter.layer(MESSAGES.by(ClientIp::peer())).with_charge());
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let address = listener.local_addr().unwrap();
         let app = app.into_make_service_with_connect_info::<std::net::SocketAddr>();
@@ -166,7 +168,8 @@ async fn a_grpc_stream_ends_with_the_status_of_its_rejection() {
     let (_redis, limiters) = limiters().await;
     for limiter in limiters {
         let (incoming, url) = listen().await;
-        let server = Server::builder().layer(limiter.layer(MESSAGES.by(Global))).add_service(Chat);
+        let server =
+            Server::builder().layer(limiter.layer(MESSAGES.by(Global)).with_charge()).add_service(Chat);
         let server = tokio::spawn(server.serve_with_incoming(incoming));
         let channel = Endpoint::from_shared(url).unwrap().connect().await.unwrap();
         let (replies, end) = stream(channel.clone(), &["a", "b"]).await;

@@ -63,7 +63,7 @@ impl axum::response::IntoResponse for ExportError {
 }
 
 async fn serve(limiter: Limiter) -> String {
-    let limit = limiter.layer(three("exports").by(Header::named("x-api-key")));
+    let limit = limiter.layer(three("exports").by(Header::named("x-api-key"))).with_charge();
     let app = Router::new()
         .route("/export", get(export))
         .layer(limit)

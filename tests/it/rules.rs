@@ -64,6 +64,7 @@ fn limits(search: u64) -> String {
         r#"
         [layer]
         show_generation = "x-rules"
+        with_charge = true
 
         [policy.search]
         strategy = "fixed_window"

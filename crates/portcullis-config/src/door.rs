@@ -54,7 +54,6 @@ enum Kind {
     /// Calls that report usage.
     Report,
     /// The charge that is with a request.
-    Charge,
     /// A response to which any header can be added.
     ShownHeader,
     /// The response to a call of gRPC.
@@ -106,7 +105,7 @@ impl Door {
                 | Kind::GrpcResponse
                 | Kind::Usage { is_read: true },
             )
-            | (Self::Proxy | Self::Check, Kind::Charge | Kind::ShownHeader | Kind::NamedProxy) => true,
+            | (Self::Proxy | Self::Check, Kind::ShownHeader | Kind::NamedProxy) => true,
             (_, Kind::Header(name) | Kind::AskingHeader(name)) => !self.hides(name),
             _ => false,
         }
@@ -151,7 +150,6 @@ impl Need {
                 "calls that report usage",
                 "remove the field, or give `portcullis serve` the flag --no-check, so that it answers calls of Envoy's rate limit service alone",
             ),
-            Kind::Charge => return self.without_charge(),
             Kind::GrpcResponse => (
                 "the response to a call of gRPC",
                 "remove the field, and set the status at the proxy, which makes that response",
@@ -165,11 +163,6 @@ impl Need {
         };
         let name = self.field.rsplit('.').next().unwrap_or_default();
         self.error(format!("`{name}` needs {needs}, and {}", door.shows()), help)
-    }
-
-    fn without_charge(&self) -> Diagnostic {
-        let message = "`without_charge` leaves out the charge, by which further hits are charged, and hits of calls that are denied refunded";
-        self.error(message.to_owned(), "remove the field")
     }
 
     fn hidden(&self, name: &HeaderName) -> Diagnostic {

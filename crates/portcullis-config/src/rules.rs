@@ -115,7 +115,7 @@ impl Rules {
         }
         check::unverified_keys(&rules, &findings);
         check::written_conditions(&rules, &findings);
-        check::layer_options(&rules, &options, layer, &findings);
+        check::layer_options(&options, layer, &findings);
         let needs = needs(&read.documents);
         for refusal in loader.hooks.doors.iter().flat_map(|door| door.refused(&needs)) {
             // Two doors may refuse one value, and a name that no program has registered is refused already.

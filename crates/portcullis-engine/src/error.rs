@@ -40,14 +40,6 @@ pub enum LayerError {
     /// The layer would have more policies than a decision may have.
     #[error("a layer may have at most {} policies", Checks::MAX)]
     TooMany,
-    /// A policy is corrected after the response, in a layer without charges.
-    #[error(
-        "policy {policy} is charged by outcome or reserves units, which needs the charge that `without_charge` leaves out"
-    )]
-    NeedsCharge {
-        /// The name.
-        policy: PolicyName,
-    },
     /// A policy reserves units, which are charged at the admission, and is charged after the response.
     #[error("policy {policy} reserves units and is charged after the response: use one of the two")]
     ReservesAndLooks {

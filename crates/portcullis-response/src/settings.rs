@@ -143,7 +143,7 @@ impl ResponseSettings {
     }
 
     /// The response to a request that does not reach the inner service, in the protocol of the request. `is_nested` is whether an
-    /// outer layer has counted the request.
+    /// outer layer has left its charge.
     pub fn reject(&self, rejection: &Rejection<'_>, is_nested: bool) -> Response<Full<Bytes>> {
         self.render_rejection(rejection, is_nested).map(Full::new)
     }
@@ -208,7 +208,8 @@ impl ResponseSettings {
         if let (Cause::NoKey(error), true) = (rejection.cause(), self.in_extensions) {
             response.extensions_mut().insert(error.clone());
         }
-        if !has_figures && is_nested {
+        // The figures of an outer layer beside this status would be taken for those that reject.
+        if !has_figures && (is_nested || rejection.limited().is_some()) {
             mark_as_decided(&mut response);
         }
         response
@@ -221,7 +222,7 @@ impl ResponseSettings {
     }
 
     /// Writes the headers of an admitted request; figures set by an inner layer win. `is_nested` is whether an outer layer has
-    /// counted the request.
+    /// left its charge.
     pub fn write_admitted<B>(
         &self,
         decision: &Decision,
@@ -261,7 +262,7 @@ pub fn is_grpc(parts: &Parts) -> bool {
 }
 
 /// Marks the response of a layer that has decided or rejected and whose headers do not show it, so that outer layers do not
-/// write their budget. Not called if no outer layer has counted the request, because the mark allocates.
+/// write their budget. The mark allocates.
 fn mark_as_decided<B>(response: &mut Response<B>) {
     response.extensions_mut().insert(InnerDecided);
 }

@@ -34,8 +34,8 @@ use shared::SharedCharge;
 
 /// The charge of a request, for its handler: shows what remains, charges more, refunds and settles.
 ///
-/// It is in the extensions of every request that a layer has counted; with the feature `axum` it is an extractor, and so is
-/// `Option<Charge>`. In Tonic it is in `request.extensions()`. With nested layers, the extensions hold the innermost charge, and
+/// A layer [`.with_charge()`](crate::RateLimitLayer::with_charge) leaves it in the extensions of every request that it has counted;
+/// with the feature `axum` it is an extractor, and so is `Option<Charge>`. In Tonic it is in `request.extensions()`. With nested layers, the extensions hold the innermost charge, and
 /// [`outer`](Charge::outer) returns the next one.
 ///
 /// Changes that a handler makes before it returns are in the headers of the response. A clone is the same charge, and may be
@@ -45,8 +45,7 @@ use shared::SharedCharge;
 /// policies of a charge.
 ///
 /// A layer that has not counted a request leaves no charge: the request is exempt, not limited by the
-/// [lists](crate::RateLimitLayer::except), a preflight without a key, or under no policy that is enforced for it. Neither does a layer
-/// that was made [without](crate::RateLimitLayer::without_charge).
+/// [lists](crate::RateLimitLayer::except), a preflight without a key, or under no policy that is enforced for it.
 ///
 /// ```
 /// use http::{Request, Response};
@@ -58,7 +57,7 @@ use shared::SharedCharge;
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let daily = Policy::fixed_window("daily", Quota::per_day(100));
-/// let layer = testing::limiter(&ManualClock::default()).layer(daily.by(Global));
+/// let layer = testing::limiter(&ManualClock::default()).layer(daily.by(Global)).with_charge();
 /// let service = layer.layer(service_fn(|request: Request<String>| async move {
 ///     let charge = request.extensions().get::<Charge>().expect("this request is counted");
 ///     assert_eq!(charge.decision().remaining(), 99);

@@ -16,6 +16,7 @@ use std::time::Duration;
 use portcullis_core::store::Checks;
 use portcullis_core::{Decision, Mistakes};
 
+use crate::admission::Marks;
 use crate::body::discard;
 use crate::limit::{KeySource, Limit};
 use crate::registry::policy_sets::PreparedSet;
@@ -40,8 +41,8 @@ pub(crate) struct LayerConfig {
     /// Boxed, because most layers have none. `None` if there are no matchers.
     pub(crate) lists: Option<Box<Lists>>,
     pub(crate) limits_preflights: bool,
-    /// Whether requests get no charge and no decision.
-    pub(crate) without_charge: bool,
+    /// Whether handlers get the charge of each request.
+    pub(crate) with_charge: bool,
     /// Whether the cost of a policy is a reservation.
     pub(crate) reserves: bool,
     pub(crate) lookup_deadline: Duration,
@@ -52,6 +53,8 @@ pub(crate) struct LayerConfig {
     pub(crate) has_caller_quotas: bool,
     /// See [`is_fast`](LayerConfig::is_fast).
     is_fast: AtomicBool,
+    /// The requests that layers inside of this one notice before no more are marked.
+    pub(crate) marks: Marks,
     /// Keeps the names of the policies registered.
     membership: Arc<Membership>,
     version: Version,
@@ -77,13 +80,14 @@ impl LayerConfig {
             responses,
             lists: None,
             limits_preflights: false,
-            without_charge: false,
+            with_charge: false,
             reserves: false,
             lookup_deadline: LOOKUP_DEADLINE,
             ready_deadline: READY_DEADLINE,
             discarded_bytes: discard::BYTES,
             has_caller_quotas: false,
             is_fast: AtomicBool::new(false),
+            marks: Marks::default(),
             membership,
             version: Version::default(),
         }
@@ -114,6 +118,12 @@ impl LayerConfig {
             responses: Arc::clone(&self.responses),
             membership: Arc::clone(&self.membership),
         }
+    }
+
+    /// Whether a request gets its charge: its handler may read it, or a policy reads it after the response.
+    #[inline]
+    pub(crate) fn leaves_charge(&self) -> bool {
+        self.with_charge || self.reserves || self.limits.corrects() || self.limits.holds_permits()
     }
 
     pub(crate) fn policies(&self) -> &[Limit] {
@@ -147,9 +157,6 @@ impl LayerConfig {
             let mistakes = limit.mistakes();
             let is_valid = mistakes.is_empty();
             errors.extend(mistakes);
-            if self.without_charge && limit.needs_charge() {
-                errors.push(LayerError::NeedsCharge { policy: name.clone() });
-            }
             if names.contains(&name) {
                 errors.push(LayerError::Duplicate { policy: name });
             } else {
@@ -237,13 +244,14 @@ impl Clone for LayerConfig {
             responses: Arc::clone(&self.responses),
             lists: self.lists.clone(),
             limits_preflights: self.limits_preflights,
-            without_charge: self.without_charge,
+            with_charge: self.with_charge,
             reserves: self.reserves,
             lookup_deadline: self.lookup_deadline,
             ready_deadline: self.ready_deadline,
             discarded_bytes: self.discarded_bytes,
             has_caller_quotas: self.has_caller_quotas,
             is_fast: AtomicBool::new(false),
+            marks: Marks::default(),
             membership: Arc::clone(&self.membership),
             version: Version::default(),
         }

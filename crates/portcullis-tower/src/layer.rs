@@ -32,7 +32,7 @@ use crate::{HeaderRenameError, KeyedLimit, LayerError, Limit, RateLimit, RateLim
 /// | the limits | [`new`](Self::new), [`and`](Self::and) |
 /// | which requests | [`except`](Self::except), [`deny`](Self::deny), [`only`](Self::only), [`limit_preflights`](Self::limit_preflights) |
 /// | the response | [`headers`](Self::headers), [`reject_with`](Self::reject_with), [`spread_retries`](Self::spread_retries), [`discard_bodies`](Self::discard_bodies) |
-/// | the handler | [`decision_in_response`](Self::decision_in_response), [`without_charge`](Self::without_charge) |
+/// | the handler | [`decision_in_response`](Self::decision_in_response), [`with_charge`](Self::with_charge) |
 /// | a wait | [`lookup_deadline`](Self::lookup_deadline), [`ready_deadline`](Self::ready_deadline) |
 ///
 /// ```
@@ -98,8 +98,7 @@ impl RateLimitLayer {
     ///
     /// # Panics
     ///
-    /// If [`try_new`](Self::try_new) with all limits returns an error, or the layer is [without charges](Self::without_charge) and the
-    /// limit needs them.
+    /// If [`try_new`](Self::try_new) with all limits returns an error.
     #[track_caller]
     pub fn and(mut self, limit: impl Into<Limit>) -> Self {
         or_panic(Arc::make_mut(&mut self.config).add([limit.into()]));

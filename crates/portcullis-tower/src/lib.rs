@@ -107,8 +107,8 @@
 //! [`RateLimitLayer::reject_with`]. A request with a gRPC content type is gRPC; it is rejected trailers-only, with `RetryInfo`
 //! and `QuotaFailure` in `grpc-status-details-bin`. gRPC-Web requests get gRPC-Web responses.
 //!
-//! Requests that pass have a [`Charge`] in their extensions, which has the [`Decision`](portcullis_core::Decision), and by which a
-//! handler charges more or refunds, unless the layer was made [without](RateLimitLayer::without_charge); see also
+//! A layer [with charges](RateLimitLayer::with_charge) leaves a [`Charge`] in the extensions of requests that pass. It has the
+//! [`Decision`](portcullis_core::Decision), and a handler charges more or refunds by it; see also
 //! [`RateLimitLayer::decision_in_response`]. A response that streams is charged an [estimate](Limit::reserve), which is
 //! settled when its body ends. Where a decision has a delay, the layer
 //! waits on a tokio timer. A request that waits for its slot, a window or a look-up does not keep an instance of the inner service

@@ -16,10 +16,14 @@ fn app(limiter: &Limiter) -> anyhow::Result<Router> {
     let home = Policy::gcra("home", Quota::new(5, Duration::from_secs(10), Some(5))?);
     let search = Policy::gcra("search", Quota::per_second(10).burst(20));
 
-    Ok(Router::new().route("/", get(show).layer(limiter.layer(home.by(ClientIp::peer())))).route(
-        "/search",
-        get(show).layer(limiter.layer(search.by(Header::named("x-api-key").or(ClientIp::peer())))),
-    ))
+    Ok(Router::new()
+        .route("/", get(show).layer(limiter.layer(home.by(ClientIp::peer())).with_charge()))
+        .route(
+            "/search",
+            get(show).layer(
+                limiter.layer(search.by(Header::named("x-api-key").or(ClientIp::peer()))).with_charge(),
+            ),
+        ))
 }
 
 /// Shows what the layer has decided about this request.

@@ -36,7 +36,7 @@ impl Greeter for GreeterService {
 /// Two calls at once, then one per second, for each address.
 fn limit() -> RateLimitLayer {
     let greetings = Policy::gcra("greetings", Quota::per_second(1).burst(2));
-    Limiter::memory().layer(greetings.by(ClientIp::peer()))
+    Limiter::memory().layer(greetings.by(ClientIp::peer())).with_charge()
 }
 
 async fn serve(listener: TcpListener) -> anyhow::Result<()> {

@@ -26,7 +26,7 @@ pub(crate) fn cases() {
     for (name, layer, status) in [
         ("allowed, X-RateLimit headers", layer(plenty).headers(all), StatusCode::OK),
         ("allowed, no headers", layer(plenty).headers(none), StatusCode::OK),
-        ("allowed, no headers, without charge", layer(plenty).headers(none).without_charge(), StatusCode::OK),
+        ("allowed, no headers, with charge", layer(plenty).headers(none).with_charge(), StatusCode::OK),
         ("allowed, no headers, with metrics", with_metrics(plenty).headers(none), StatusCode::OK),
         (
             "rejected, X-RateLimit headers, with metrics",

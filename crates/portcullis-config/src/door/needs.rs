@@ -44,7 +44,6 @@ fn of_field(field: [&str; 2], path: &str, table: &Node, node: &Node, found: &mut
     let header = || node.text().and_then(|text| text.parse::<HeaderName>().ok());
     let is_given = |field| table.get(field).is_some_and(|entry| entry.node.value != Value::Null);
     let kind = match field {
-        ["layer", "without_charge"] if is_on(node) => Some(Kind::Charge),
         ["layer", "show_generation"] => {
             push(Kind::ShownHeader, path, node, found);
             header().map(Kind::AskingHeader)

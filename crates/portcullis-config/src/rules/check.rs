@@ -1,6 +1,6 @@
 //! What is wrong with rules that are valid one by one.
 
-use portcullis_tower::{LayerError, LayerOptionError, Mode, RateLimitLayer};
+use portcullis_tower::{LayerOptionError, Mode, RateLimitLayer};
 
 use super::key::Key;
 use super::matcher::covers::Comparisons;
@@ -240,21 +240,12 @@ pub(super) fn no_policies(rules: &[Rule], documents: &[Node], findings: &Finding
         .help("add a policy, such as [policy.search]");
 }
 
-/// The options of the layer that are invalid, or that a rule does not allow. Each is reported once.
-pub(super) fn layer_options(
-    rules: &[Rule],
-    options: &LayerOptions,
-    table: Option<&Node>,
-    findings: &Findings,
-) {
+/// The options of the layer that are invalid.
+pub(super) fn layer_options(options: &LayerOptions, table: Option<&Node>, findings: &Findings) {
     let Some(table) = table else { return };
     let spread = options.spread_retries.filter(|spread| *spread > RateLimitLayer::MAX_RETRY_SPREAD);
-    let spread = spread.map(|spread| LayerOptionError::RetrySpread { spread }.into());
-    let charged = rules.iter().find(|rule| rule.limit.needs_charge()).filter(|_| options.without_charge);
-    let charged = charged.map(|rule| LayerError::NeedsCharge { policy: rule.name().clone() });
-    for (field, error) in [("spread_retries", spread), ("without_charge", charged)] {
-        if let Some(error) = error {
-            findings.error(join("layer", field), table.span_of(field), error.to_string());
-        }
+    if let Some(spread) = spread {
+        let (field, error) = ("spread_retries", LayerOptionError::RetrySpread { spread });
+        findings.error(join("layer", field), table.span_of(field), error.to_string());
     }
 }

@@ -20,7 +20,7 @@ pub(super) struct LayerOptions {
     pub(super) ready_deadline: Option<Duration>,
     pub(super) discard_bodies: Option<u64>,
     pub(super) decision_in_response: bool,
-    pub(super) without_charge: bool,
+    pub(super) with_charge: bool,
     pub(super) except: Vec<Arc<dyn RequestMatcher>>,
     pub(super) deny: Vec<Arc<dyn RequestMatcher>>,
     pub(super) only: Vec<Arc<dyn RequestMatcher>>,
@@ -85,6 +85,6 @@ impl LayerOptions {
         layer = self.deny_in(layer);
         layer = self.only.iter().fold(layer, |layer, matcher| layer.only(Arc::clone(matcher)));
         layer = self.except.iter().fold(layer, |layer, matcher| layer.except(Arc::clone(matcher)));
-        if self.without_charge { layer.without_charge() } else { layer }
+        if self.with_charge { layer.with_charge() } else { layer }
     }
 }

@@ -43,7 +43,7 @@ table! { pub(crate) LAYER, "layer", "What concerns all policies of a layer.", 0 
     "ready_deadline", DURATION, "The longest wait for the inner service, of a request that has waited or was looked up.", default("5s");
     "discard_bodies", UNITS, "The bytes that are read of the bodies of rejected requests.", default("16777216");
     "decision_in_response", Bool, "Whether responses carry the decision in their extensions, as they do if the limiter says so.", default("false");
-    "without_charge", Bool, "Whether handlers get no charge to correct.", default("false");
+    "with_charge", Bool, "Whether handlers get the charge of each request, to read and to correct.", default("false");
     "except", REQUEST_LIST, "Requests that are not limited.";
     "deny", REQUEST_LIST, "Requests that are always rejected, with 403.";
     "only", REQUEST_LIST, "The only requests that are limited.";

@@ -88,8 +88,8 @@ log_lines! {
     permit_lapsed: per_minute WARN EventKind::PermitLapsed { policy } => (policy) [%policy,]
         requests "the leases of requests in flight could not be renewed in time: the store counts these requests no longer";
     upgrade_released: hourly WARN EventKind::UpgradeReleased { policy } => (policy) [%policy,]
-        connections "upgraded connections are not counted as in flight, because nothing keeps the permit of their request: leave \
-            out `without_charge` in rules, or move `charge.take_permit()` into the task that uses the connection in code";
+        connections "upgraded connections are not counted as in flight, because nothing keeps the permit of their request: \
+            move `charge.take_permit()` into the task that uses the connection in code";
     charged_twice: hourly WARN EventKind::ChargedTwice { policy } => (policy) [%policy,]
         seen "one request is charged twice: two layers with this policy are inside each other; remove one of them";
     soft_limit: per_minute INFO EventKind::SoftLimitReached { decision } => (policy = decision.policy()) [%policy,]

@@ -46,7 +46,7 @@ async fn service(request: Request<String>) -> Result<Response<String>, Infallibl
 }
 
 async fn send(layer: &RateLimitLayer) {
-    let service = layer.layer(service_fn(service));
+    let service = layer.clone().with_charge().layer(service_fn(service));
     for number in 0..150_u32 {
         let status = [200, 202, 401, 500][number as usize % 4];
         let mut request = Request::new(status.to_string());

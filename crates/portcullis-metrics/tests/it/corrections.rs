@@ -16,7 +16,7 @@ const UNITS: [&str; 2] = ["portcullis_charged_units_total", "portcullis_refunded
 async fn refunds_and_later_charges_are_counted_apart() {
     let (registry, recorded) = Recorded::registry(100);
     let policy = Policy::fixed_window("exports", Quota::per_week(100));
-    let layer = RateLimitLayer::new(registry, policy.by(Global).cost(10));
+    let layer = RateLimitLayer::new(registry, policy.by(Global).cost(10)).with_charge();
     let service = layer.layer(service_fn(async |request: Request<String>| {
         let charge = request.extensions().get::<Charge>().unwrap();
         let _ = charge.charge_more(7).await.unwrap();

@@ -102,7 +102,8 @@ async fn units_beyond_the_debt_are_counted() {
     let setup = Setup::new();
     let policy = |name| Policy::fixed_window(name, Quota::per_week(10));
     let layer =
-        RateLimitLayer::new(Arc::clone(&setup.registry), policy("handlers").by(Header::named("x-user")));
+        RateLimitLayer::new(Arc::clone(&setup.registry), policy("handlers").by(Header::named("x-user")))
+            .with_charge();
     let service = layer.layer(service_fn(async |request: Request<String>| {
         let used = request.headers()["x-used"].to_str().unwrap().parse().unwrap();
         request.extensions().get::<Charge>().unwrap().settle(used).await.unwrap();

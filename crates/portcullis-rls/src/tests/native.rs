@@ -320,21 +320,3 @@ async fn what_cannot_be_a_request_is_invalid() {
             .0
     );
 }
-
-/// Hits beyond the first, and refunds of calls that are denied, need the charge.
-#[tokio::test]
-async fn rules_without_charges_are_refused() {
-    let clock = ManualClock::default();
-    let load = |text: String| Rules::load(&Loader::text("limits.toml", Format::Toml, text)).unwrap();
-    let without = load(format!("[layer]\nwithout_charge = true\n{RULES}"));
-    let limiter = testing::limiter(&clock).with_rules(without.clone()).unwrap();
-    let refused = RateLimitService::native(limiter.clone(), limiter.rules().unwrap().clone());
-    let error = refused.unwrap_err().to_string();
-    assert!(error.contains("limits.toml:2:18: error: layer.without_charge: "), "{error}");
-
-    let limiter = testing::limiter(&clock).with_rules(load(RULES.to_owned())).unwrap();
-    let live = limiter.rules().unwrap().clone();
-    let service = RateLimitService::native(limiter, live.clone()).unwrap();
-    assert!(live.swap(without).is_err());
-    assert_eq!(outcome(&service, &of([hits(ACCOUNT, 3)])).await, (true, vec![2]));
-}

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use http::request::Parts;
 use http::{Extensions, Method};
 use portcullis_core::Decision;
-use portcullis_core::store::{Check, Outcome};
+use portcullis_core::store::Outcome;
 
 use super::nesting;
 use crate::charge::ChargeBasis;
@@ -73,7 +73,7 @@ fn basis_of(charged: Outcome, is_answered: bool) -> ChargeBasis {
     }
 }
 
-/// Leaves the charge in the request. `basis` makes it in its place, because it is large.
+/// Keeps the charge for what reads it. `basis` makes it in its place, because it is large.
 #[inline]
 fn with_charge(
     config: &Arc<LayerConfig>,
@@ -83,15 +83,20 @@ fn with_charge(
     shadows: &[Decision],
     parts: &mut Parts,
 ) -> ResponseContext {
-    if config.without_charge {
-        let basis = basis();
-        let (decisions, decisive, checks) = (basis.decisions(), basis.decision(), basis.maybe_individual());
-        return without_charge(config, decisions, decisive, checks, keys, shadows, parts);
-    }
     let extensions = &mut parts.extensions;
-    let charge = Charge::new(config, basis, extensions.remove(), permits.cloned());
+    if !makes_charge(config, extensions) {
+        counted(config, basis().decisions(), keys, shadows, extensions);
+        return ResponseContext::default();
+    }
+    let is_left = config.leaves_charge();
+    let outer = if is_left { extensions.remove() } else { extensions.get().cloned() };
+    let charge = Charge::new(config, basis, outer, permits.cloned());
     nesting::warn_if_charged_twice(config, charge.at_admission(), charge.outer(), extensions, keys);
     config.emit_admitted(charge.at_admission(), shadows, keys);
+    if !is_left {
+        nesting::mark(config, charge.at_admission(), extensions);
+        return ResponseContext::of_charge(Some(charge));
+    }
     let is_shown = config.responses.show_decisions() || charge.outer().is_some();
     let is_kept = is_shown || config.reserves || config.limits.corrects();
     let context = ResponseContext::of_charge(is_kept.then(|| charge.clone()));
@@ -99,25 +104,24 @@ fn with_charge(
     context
 }
 
-/// Lets a request through without a charge.
+/// Whether anything reads the charge of a request: its handler, its response or that of an outer layer.
 #[inline]
-pub(super) fn without_charge(
-    config: &Arc<LayerConfig>,
+pub(super) fn makes_charge(config: &LayerConfig, extensions: &Extensions) -> bool {
+    config.leaves_charge() || config.responses.show_decisions() || nesting::is_nested(extensions)
+}
+
+/// Lets a request through of which nothing is kept.
+#[inline]
+pub(super) fn counted(
+    config: &LayerConfig,
     decisions: &[Decision],
-    decisive: &Decision,
-    checks: &[Check],
     keys: Option<&FoundKeys>,
     shadows: &[Decision],
-    parts: &Parts,
-) -> ResponseContext {
-    let outer = parts.extensions.get();
-    nesting::warn_if_charged_twice(config, decisions, outer, &parts.extensions, keys);
+    extensions: &mut Extensions,
+) {
+    nesting::warn_if_charged_twice(config, decisions, None, extensions, keys);
     config.emit_admitted(decisions, shadows, keys);
-    if config.responses.show_decisions() || outer.is_some() {
-        ResponseContext::of_decisions(config, decisions, decisive, checks, outer.is_some())
-    } else {
-        ResponseContext::default()
-    }
+    nesting::mark(config, decisions, extensions);
 }
 
 /// Leaves the decisions of policies that are tried out in the request. Returns the header that names those that would have rejected

@@ -9,6 +9,7 @@ use http::request::Parts;
 
 use super::{Started, admit, plan, reject, start_planned};
 use crate::charge::ChargeBasis;
+use crate::charge::response_context::ResponseContext;
 use crate::config::LayerConfig;
 use crate::limit::{KeySource, Limit, ResolvedKey};
 use portcullis_engine::Asked;
@@ -32,17 +33,9 @@ pub(crate) fn start(config: &Arc<LayerConfig>, limit: &Limit, parts: &mut Parts)
     let mut answer = now::check_one(&config.limits, asked);
     match &answer {
         Some(Ok(ready)) if now::passes(&ready.decision) => {
-            if config.without_charge {
-                let decision = &ready.decision;
-                return Started::Admitted(admit::without_charge(
-                    config,
-                    slice::from_ref(decision),
-                    decision,
-                    &[],
-                    None,
-                    &[],
-                    parts,
-                ));
+            if !admit::makes_charge(config, &parts.extensions) {
+                admit::counted(config, slice::from_ref(&ready.decision), None, &[], &mut parts.extensions);
+                return Started::Admitted(ResponseContext::default());
             }
             // From where the store has left it, because it is large.
             let basis = || ChargeBasis::Single(asked, now::taken_one(&mut answer));

@@ -15,7 +15,7 @@ use portcullis_engine::{EventKeys, Uncounted};
 pub(crate) fn admit(config: &Arc<LayerConfig>, extensions: &mut Extensions) {
     let mut enforced = config.policies().iter().filter(|limit| limit.is_enforced_for_some()).peekable();
     // A layer with shadow policies only leaves no charge where limits are on either.
-    if !config.without_charge && enforced.peek().is_some() {
+    if config.leaves_charge() && enforced.peek().is_some() {
         let at = SystemTime::now().into();
         let decisions = enforced.map(|limit| Decision::not_asked(&limit.policy, at)).collect();
         let outer = extensions.remove::<Charge>();

@@ -5,9 +5,11 @@ use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 use http::request::Parts;
 use std::convert::Infallible;
+use std::fmt;
 
 use super::{Charge, Usage};
 use crate::Shadow;
+use crate::admission::Mark;
 use portcullis_log::LogThrottle;
 
 impl<S: Sync> FromRequestParts<S> for Charge {
@@ -21,8 +23,17 @@ impl<S: Sync> FromRequestParts<S> for Charge {
 impl<S: Sync> OptionalFromRequestParts<S> for Charge {
     type Rejection = Infallible;
 
+    /// `None` is logged where a layer that leaves no charge has counted the request.
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Option<Self>, Infallible> {
-        Ok(parts.extensions.get().cloned())
+        let charge = parts.extensions.get().cloned();
+        if charge.is_none() && parts.extensions.get::<Mark>().is_some() {
+            log_missing(
+                &UNUSED,
+                "a handler takes an `Option<Charge>`, which the layer that has counted the request never leaves: add `.with_charge()` to \
+                 the layer",
+            );
+        }
+        Ok(charge)
     }
 }
 
@@ -52,12 +63,12 @@ impl<S: Sync> FromRequestParts<S> for Shadow {
 }
 
 /// The rejection of a handler that takes a [`Charge`], for a request that no layer has counted, or only one
-/// [without charges](crate::RateLimitLayer::without_charge): 500. A handler that exempt requests reach as well, or whose layer
+/// without [charges](crate::RateLimitLayer::with_charge): 500. A handler that exempt requests reach as well, or whose layer
 /// has only shadow policies, takes an `Option<Charge>`. It is logged at once and then at most once a minute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "no rate limit layer has left a charge in this request: remove `without_charge()` from its layer, put a layer around the \
-     route, or take an `Option<Charge>`"
+    "no rate limit layer has left a charge in this request: add `.with_charge()` to its layer, put a layer around the route, or take \
+     an `Option<Charge>`"
 )]
 #[non_exhaustive]
 pub struct MissingCharge;
@@ -66,11 +77,7 @@ impl IntoResponse for MissingCharge {
     fn into_response(self) -> Response {
         static THROTTLE: LogThrottle = LogThrottle::per_minute();
 
-        THROTTLE.count(0, None, || {
-            move |counted| {
-                tracing::error!(requests = counted.events, "{self}; counted since the last such line");
-            }
-        });
+        log_missing(&THROTTLE, self);
         (StatusCode::INTERNAL_SERVER_ERROR, "the server cannot tell what this request was charged\n")
             .into_response()
     }
@@ -90,15 +97,21 @@ impl IntoResponse for MissingUsage {
     fn into_response(self) -> Response {
         static THROTTLE: LogThrottle = LogThrottle::per_minute();
 
-        THROTTLE.count(0, None, || {
-            move |counted| {
-                tracing::error!(requests = counted.events, "{self}; counted since the last such line");
-            }
-        });
+        log_missing(&THROTTLE, self);
         (StatusCode::INTERNAL_SERVER_ERROR, "the server cannot count what this request uses\n")
             .into_response()
     }
 }
+
+fn log_missing(throttle: &'static LogThrottle, what: impl fmt::Display + Send + 'static) {
+    throttle.count(0, None, || {
+        move |counted| {
+            tracing::error!(requests = counted.events, "{what}; counted since the last such line");
+        }
+    });
+}
+
+static UNUSED: LogThrottle = LogThrottle::per_minute();
 
 #[cfg(test)]
 mod tests;

@@ -4,9 +4,7 @@ use std::sync::Arc;
 
 use http::request::Parts;
 use http::{HeaderValue, Response};
-use portcullis_core::store::Check;
-use portcullis_core::{Decision, Receipt};
-use smallvec::SmallVec;
+use portcullis_core::Receipt;
 
 use crate::Charge;
 use crate::charge::owed::{self, Owed};
@@ -26,47 +24,16 @@ pub(crate) struct ResponseContext {
 
 #[derive(Default)]
 struct Extra {
-    /// The decisions of a request without a charge.
-    decided: Option<Decided>,
     /// The names of the shadow policies that would have rejected the request.
     shadow: Option<HeaderValue>,
     /// Present if something is left to be done when the response is known, or has ended.
     owed: Option<Box<Owed>>,
 }
 
-/// What was decided about a request that has no charge, so that its figures do not change.
-struct Decided {
-    config: Arc<LayerConfig>,
-    all: SmallVec<[Decision; 2]>,
-    decisive: Decision,
-    /// The checks that were decided under a quota of the caller or of a grant.
-    individual: Vec<Check>,
-    /// Whether an outer layer has counted the request.
-    is_nested: bool,
-}
-
 impl ResponseContext {
     #[inline]
     pub(crate) fn of_charge(charge: Option<Charge>) -> Self {
         Self { charge, extra: None }
-    }
-
-    /// The context of a request without a charge.
-    pub(crate) fn of_decisions(
-        config: &Arc<LayerConfig>,
-        decisions: &[Decision],
-        decisive: &Decision,
-        checks: &[Check],
-        is_nested: bool,
-    ) -> Self {
-        let decided = Decided {
-            config: Arc::clone(config),
-            all: decisions.iter().cloned().collect(),
-            decisive: decisive.clone(),
-            individual: checks.iter().filter(|check| check.policy.is_individual()).cloned().collect(),
-            is_nested,
-        };
-        Self { charge: None, extra: Some(Box::new(Extra { decided: Some(decided), ..Extra::default() })) }
     }
 
     fn extra(&mut self) -> &mut Extra {
@@ -134,13 +101,7 @@ impl ResponseContext {
                 }
             });
         }
-        let Some(extra) = self.extra else { return };
-        let Extra { decided, shadow, .. } = *extra;
-        if let Some(Decided { config, all, decisive, individual, is_nested }) = decided {
-            let individual = Individual::Among(&individual);
-            config.responses.write_admitted(&decisive, &all, individual, is_nested, response);
-        }
-        if let Some(names) = shadow {
+        if let Some(names) = self.extra.and_then(|extra| extra.shadow) {
             response.headers_mut().append(&X_RATELIMIT_SHADOW, names);
         }
     }

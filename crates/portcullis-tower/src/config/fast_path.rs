@@ -64,7 +64,7 @@ mod tests {
     #[test]
     fn one_enforced_policy_is_fast() {
         assert!(is_fast(&layer(all())));
-        assert!(is_fast(&layer(all().cost(2)).without_charge()));
+        assert!(is_fast(&layer(all().cost(2)).with_charge()));
         let day = Policy::fixed_window("day", Quota::per_day(9));
         let waiting = Policy::gcra("waiting", Quota::per_second(10)).wait_at_most(Duration::from_secs(1));
         for more in [

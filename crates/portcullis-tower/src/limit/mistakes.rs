@@ -65,9 +65,8 @@ impl Limit {
         [in_flight, shared, leased].into_iter().flatten()
     }
 
-    /// Whether the charge of a request is corrected after its response, by outcome or as a reservation: a layer [without
-    /// charges](crate::RateLimitLayer::without_charge) cannot have such a limit.
-    pub fn needs_charge(&self) -> bool {
+    /// Whether the charge of a request is corrected after its response, by outcome or as a reservation.
+    fn needs_charge(&self) -> bool {
         self.outcome.is_some() || self.reservation.is_some()
     }
 }

@@ -174,7 +174,8 @@ async fn headers_of_an_inner_layer_win() {
     let outer = RateLimitLayer::new(
         Arc::clone(&registry),
         Policy::gcra("outer", Quota::per_second(9).burst(9)).by(Global),
-    );
+    )
+    .with_charge();
     let inner =
         RateLimitLayer::new(registry, Policy::gcra("inner", Quota::per_second(1).burst(2)).by(Global));
     let service = (outer.decision_in_response(), inner.decision_in_response()).layer(tower::service_fn(

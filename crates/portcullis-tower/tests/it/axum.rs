@@ -22,6 +22,7 @@ use crate::support::registry;
 
 fn limit() -> RateLimitLayer {
     RateLimitLayer::new(registry(), Policy::gcra("all", Quota::per_minute(1)).by(ClientIp::peer()))
+        .with_charge()
 }
 
 async fn handler(charge: Charge) -> String {
@@ -75,7 +76,7 @@ async fn a_key_by_route_around_a_router_is_explained_in_the_log() {
     let (log, _guard) = log();
     let limit = || {
         let policy = Policy::gcra("all", Quota::per_minute(1));
-        RateLimitLayer::new(registry(), policy.by(Route::matched_path())).for_axum()
+        RateLimitLayer::new(registry(), policy.by(Route::matched_path())).with_charge().for_axum()
     };
     let router = || Router::new().route("/", get(handler)).with_state(());
     let send = async |service: BoxCloneService<Request<Body>, Response, Infallible>, path| {
@@ -117,10 +118,10 @@ async fn the_charge_and_the_shadow_are_extractors() {
         format!("{} {}", charge.is_some(), shadow.decisions().len())
     };
     let app = Router::new()
-        .route("/counted", get(counted).layer(layer.clone()))
-        .route("/asked", get(asked).layer(layer.clone()))
-        .route("/uncharged", get(counted).layer(layer.clone().without_charge()))
-        .route("/uncharged/asked", get(asked).layer(layer.without_charge()))
+        .route("/counted", get(counted).layer(layer.clone().with_charge()))
+        .route("/asked", get(asked).layer(layer.clone().with_charge()))
+        .route("/uncharged", get(counted).layer(layer.clone()))
+        .route("/uncharged/asked", get(asked).layer(layer))
         .route("/free", get(asked))
         .route("/mistake", get(counted));
     let mut answers = Vec::new();

@@ -22,6 +22,7 @@ fn bytes() -> Policy {
 
 fn both(store: &Arc<TestStore>) -> RateLimitLayer {
     RateLimitLayer::new(registry_of(Arc::clone(store)), requests().by(Global))
+        .with_charge()
         .and(Limit::new(bytes()).cost(100))
 }
 
@@ -62,7 +63,7 @@ async fn a_handler_sees_what_is_left() {
 async fn a_kept_charge_is_not_changed_by_later_requests() {
     let kept = Arc::<Mutex<Vec<Option<Charge>>>>::default();
     let charges = Arc::clone(&kept);
-    let layer = RateLimitLayer::new(registry(), requests().by(Global));
+    let layer = RateLimitLayer::new(registry(), requests().by(Global)).with_charge();
     let service = layer.layer(tower::service_fn(move |request: Request<String>| {
         let mut charges = charges.lock().unwrap();
         // The second request leaves its memory to the third.
@@ -148,7 +149,7 @@ async fn a_peek_can_be_charged_later_and_settled() {
     for (more, cost, left, uncharged) in
         [(4, 9, 1, 0), (4, 3, 7, 0), (4, 4, 6, 0), (0, 9, 1, 0), (0, 0, 10, 0), (10, 12, 0, 0), (0, 25, 0, 5)]
     {
-        let layer = RateLimitLayer::new(registry(), requests().by(Global).cost(0));
+        let layer = RateLimitLayer::new(registry(), requests().by(Global).cost(0)).with_charge();
         let seen = after(&layer, async |charge| {
             assert!(charge.charge_more(more).await.unwrap().is_allowed());
             let settlement = charge.settle(cost).await.unwrap();
@@ -162,7 +163,8 @@ async fn a_peek_can_be_charged_later_and_settled() {
     let layer = RateLimitLayer::new(
         registry_of(Arc::clone(&store)),
         Policy::gcra("all", Quota::per_second(1).burst(2)).by(Global).cost(0),
-    );
+    )
+    .with_charge();
     for _ in 0..2 {
         assert_eq!(after(&layer, async |charge| drop(charge.settle(2).await.unwrap())).await.0, [0]);
     }
@@ -193,7 +195,7 @@ async fn a_dropped_settlement_frees_no_unit_that_stays_charged() {
     for (cost, least, most) in [(50, 50, 50), (51, 50, 51), (30, 30, 50), (5, 5, 50)] {
         let store = Arc::<TestStore>::default();
         store.set(Mode::Later);
-        let layer = RateLimitLayer::new(registry_of(Arc::clone(&store)), bytes().by(Global));
+        let layer = RateLimitLayer::new(registry_of(Arc::clone(&store)), bytes().by(Global)).with_charge();
         after(&layer, async |charge| {
             assert!(charge.charge_more(20).await.unwrap().is_allowed());
             assert!(charge.charge_more(29).await.unwrap().is_allowed());
@@ -271,6 +273,7 @@ async fn a_store_that_fails_is_an_error_unless_it_failed_before() {
         registry_of(Arc::clone(&store)),
         Policy::gcra("users", Quota::per_hour(9)).by(Header::named("x-user")).on_missing(OnMissing::Exempt),
     )
+    .with_charge()
     .and(bytes().by(Global));
     let seen = after(&layer, async |charge| {
         assert!(charge.decision().is_degraded() && charge.for_policy("users").is_none());
@@ -283,8 +286,8 @@ async fn a_store_that_fails_is_an_error_unless_it_failed_before() {
 #[tokio::test]
 async fn nested_layers_link_their_charges() {
     let registry = registry();
-    let outer = RateLimitLayer::new(Arc::clone(&registry), bytes().by(Global));
-    let inner = RateLimitLayer::new(registry, requests().by(Global));
+    let outer = RateLimitLayer::new(Arc::clone(&registry), bytes().by(Global)).with_charge();
+    let inner = RateLimitLayer::new(registry, requests().by(Global)).with_charge();
     let service = (outer.clone(), inner).layer(tower::service_fn(async |request: Request<String>| {
         let charge = request.extensions().get::<Charge>().unwrap();
         assert_eq!(charge.decision().policy().as_str(), "requests");
@@ -301,8 +304,8 @@ async fn nested_layers_link_their_charges() {
 #[tokio::test]
 async fn nested_charges_of_later_requests_are_their_own() {
     let registry = registry();
-    let outer = RateLimitLayer::new(Arc::clone(&registry), bytes().by(Global));
-    let inner = RateLimitLayer::new(registry, requests().by(Global));
+    let outer = RateLimitLayer::new(Arc::clone(&registry), bytes().by(Global)).with_charge();
+    let inner = RateLimitLayer::new(registry, requests().by(Global)).with_charge();
     let service = (outer, inner).layer(tower::service_fn(async |request: Request<String>| {
         let charge = request.extensions().get::<Charge>().unwrap();
         let outside = charge.outer().unwrap();

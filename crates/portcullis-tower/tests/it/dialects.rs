@@ -213,7 +213,9 @@ async fn only_the_innermost_layer_writes_headers() {
     for inner in dialects {
         let registry = registry();
         let service = (
-            RateLimitLayer::new(Arc::clone(&registry), policy("outer").by(Global)).headers(all()),
+            RateLimitLayer::new(Arc::clone(&registry), policy("outer").by(Global))
+                .with_charge()
+                .headers(all()),
             RateLimitLayer::new(registry, policy("inner").by(Global)).headers(inner),
         )
             .layer(tower::service_fn(async |_: Request<String>| {
@@ -251,8 +253,9 @@ async fn no_outer_budget_is_added_to_an_inner_layer_without_headers() {
     let policy = |name, burst| Policy::gcra(name, Quota::per_minute(1).burst(burst));
     for silent in [RateLimitHeaders::NONE, RateLimitHeaders::SHADOW] {
         let registry = registry();
-        let outermost = RateLimitLayer::new(Arc::clone(&registry), policy("outermost", 9).by(Global));
-        let outer = RateLimitLayer::new(Arc::clone(&registry), policy("outer", 9).by(Global));
+        let outermost =
+            RateLimitLayer::new(Arc::clone(&registry), policy("outermost", 9).by(Global)).with_charge();
+        let outer = RateLimitLayer::new(Arc::clone(&registry), policy("outer", 9).by(Global)).with_charge();
         let inner = RateLimitLayer::new(registry, policy("inner", 1).by(Global));
         let layers = (outermost.headers(all()), outer.headers(RateLimitHeaders::IETF), inner.headers(silent));
         let service = layers.layer(tower::service_fn(async |_: Request<String>| {
@@ -275,6 +278,7 @@ async fn an_inner_503_carries_no_outer_budget() {
         Policy::gcra("inner", Quota::per_minute(1)).on_store_failure(portcullis_core::FailureMode::Closed);
     let layers = (
         RateLimitLayer::new(registry(), Policy::gcra("outer", Quota::per_minute(9)).by(Global))
+            .with_charge()
             .headers(all()),
         RateLimitLayer::new(registry_of(store), closed.by(Global)),
     );

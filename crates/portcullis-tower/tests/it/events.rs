@@ -15,8 +15,9 @@ use portcullis_tower::{
 };
 
 use crate::log::log;
-use crate::probe::{probed, request, send};
+use crate::probe::{Probe, probed, request, send};
 use crate::support::{Mode, TestStore, registry_of};
+use tower::Layer as _;
 
 /// Values in requests that must not be in any event.
 const IDENTITIES: [&str; 3] = ["ada-s3cret", "192.0.2.77", "acme-tenant"];
@@ -107,7 +108,7 @@ impl Observed {
     }
 
     fn layer_of(&self, limit: Limit) -> RateLimitLayer {
-        RateLimitLayer::new(Arc::clone(&self.registry), limit)
+        RateLimitLayer::new(Arc::clone(&self.registry), limit).with_charge()
     }
 
     fn looks_up(&self, policy: Policy) -> RateLimitLayer {
@@ -295,8 +296,7 @@ async fn failures_and_recovery_of_the_store_emit_events() {
             ),
         ] {
             observed.store.set(mode);
-            let (service, _) = probed(layer);
-            send(&service, request(&[])).await;
+            send(&layer.layer(Probe::default()), request(&[])).await;
             assert_eq!(observed.events.take(), expected, "{mode:?}");
             tokio::time::advance(Duration::from_secs(2)).await;
         }

@@ -58,7 +58,7 @@ fn closed() -> Policy {
 }
 
 fn limit(registry: &Arc<Registry>, policy: Policy) -> RateLimitLayer {
-    RateLimitLayer::new(Arc::clone(registry), policy.by(Global))
+    RateLimitLayer::new(Arc::clone(registry), policy.by(Global)).with_charge()
 }
 
 const DEGRADED: &str = "x-ratelimit-degraded: true";
@@ -127,7 +127,7 @@ async fn disabled_headers_do_not_show_an_outage() {
 #[tokio::test]
 async fn a_cost_beyond_the_share_answers_503_and_not_400() {
     let (store, registry) = setup();
-    let (service, _) = probed(&RateLimitLayer::new(registry, local().by(Global).cost(5)));
+    let (service, _) = probed(&RateLimitLayer::new(registry, local().by(Global).cost(5)).with_charge());
     assert_eq!(send(&service, request(&[])).await.status, 200);
     store.set(Mode::Down);
     assert_eq!(send(&service, request(&[])).await.status, 503);
@@ -256,7 +256,7 @@ async fn local_charges_are_corrected_locally_after_recovery() {
 #[tokio::test]
 async fn a_local_charge_of_nothing_is_settled_upward_locally() {
     let (store, registry) = setup();
-    let layer = RateLimitLayer::new(registry, local().by(Global).cost(0));
+    let layer = RateLimitLayer::new(registry, local().by(Global).cost(0)).with_charge();
     store.set(Mode::Down);
     let headers_after = work(&layer, async |charge| {
         let settlement = charge.settle(3).await.unwrap();

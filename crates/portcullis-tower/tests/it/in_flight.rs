@@ -338,13 +338,3 @@ async fn a_shadow_policy_holds_permits_and_never_rejects() {
         }
     }
 }
-
-#[tokio::test]
-async fn a_layer_without_charges_holds_permits() {
-    let setup = Setup::new(Mode::Ready);
-    let layer = setup.layer().without_charge();
-    let response = respond(&layer, &[]).await;
-    assert_eq!(setup.held().await, 1);
-    drop(response);
-    assert_eq!(setup.held().await, 0);
-}

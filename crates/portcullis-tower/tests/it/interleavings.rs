@@ -43,7 +43,7 @@ fn is_refused(outcome: &ResponseOutcome<'_>) -> bool {
 }
 
 fn layer(registry: &Arc<Registry>, limit: Limit) -> RateLimitLayer {
-    RateLimitLayer::new(Arc::clone(registry), limit)
+    RateLimitLayer::new(Arc::clone(registry), limit).with_charge()
 }
 
 fn limit(name: &str) -> Limit {

@@ -129,7 +129,7 @@ fn queue(registry: Arc<Registry>, burst: u64) -> RateLimitLayer {
     let cost = |parts: &http::request::Parts| {
         parts.headers.get("cost").map_or(1, |cost| cost.to_str().unwrap().parse().unwrap())
     };
-    RateLimitLayer::new(registry, policy.by(Global).cost_by(cost))
+    RateLimitLayer::new(registry, policy.by(Global).cost_by(cost)).with_charge()
 }
 
 const AT_ONCE: Duration = Duration::ZERO;

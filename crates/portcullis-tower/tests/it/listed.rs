@@ -141,7 +141,8 @@ async fn figures_of_an_outer_layer_show_around_unlisted_policies() {
 async fn later_charges_change_the_listed_figures() {
     let unlisted = Policy::fixed_window("unlisted", Quota::per_minute(10));
     let daily = Policy::fixed_window("daily", Quota::per_day(100));
-    let layer = RateLimitLayer::new(registry(), unlisted.by(Global).hide()).and(daily).headers(ALL);
+    let layer =
+        RateLimitLayer::new(registry(), unlisted.by(Global).hide()).and(daily).headers(ALL).with_charge();
     let service = layer.layer(service_fn(async |request: Request<String>| {
         let charge = request.extensions().get::<portcullis_tower::Charge>().unwrap().clone();
         assert_eq!(charge.decision().policy().as_str(), "unlisted", "the decisive policy");

@@ -255,7 +255,8 @@ async fn the_layer_around_still_shows_its_budget() {
     let outer = RateLimitLayer::new(
         registry.clone(),
         Policy::gcra("outer", Quota::per_minute(60).burst(9)).by(Global),
-    );
+    )
+    .with_charge();
     let inner = RateLimitLayer::new(registry, policy("inner").by(Header::named("x-user")))
         .except(RequestPath::exact("/health"))
         .deny(RequestPath::exact("/secret"));

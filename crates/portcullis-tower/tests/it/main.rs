@@ -32,6 +32,7 @@ mod lookup_counts;
 mod lookups;
 mod messages;
 mod modes;
+mod no_charge;
 mod observers;
 mod off;
 #[cfg(feature = "openapi")]
@@ -61,4 +62,3 @@ mod values;
 mod waiting;
 mod waits;
 mod warnings;
-mod without_charge;

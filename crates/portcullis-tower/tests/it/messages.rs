@@ -52,8 +52,9 @@ async fn the_charge_of_a_layer_checks_messages() {
     for mode in MODES {
         let (_, registry) = store(mode);
         let planned = Policy::gcra("planned", Quota::per_second(1));
-        let layer =
-            RateLimitLayer::new(Arc::clone(&registry), planned.by(Global).shadow()).and(BYTES.clone());
+        let layer = RateLimitLayer::new(Arc::clone(&registry), planned.by(Global).shadow())
+            .with_charge()
+            .and(BYTES.clone());
         let kept = Arc::<Mutex<Option<Charge>>>::default();
         let keep = Arc::clone(&kept);
         let service = layer.layer(tower::service_fn(move |request: Request<String>| {
@@ -90,12 +91,12 @@ async fn streams_that_begin_in_an_outage_are_limited_later() {
         let policy = BYTES.clone().on_store_failure(FailureMode::OpenFor(Duration::from_secs(60)));
         let kept = Arc::<Mutex<Option<Charge>>>::default();
         let keep = Arc::clone(&kept);
-        let service = RateLimitLayer::new(registry, policy.by(Global)).layer(tower::service_fn(
-            move |request: Request<String>| {
+        let service = RateLimitLayer::new(registry, policy.by(Global)).with_charge().layer(
+            tower::service_fn(move |request: Request<String>| {
                 *keep.lock().unwrap() = request.extensions().get::<Charge>().cloned();
                 async { Ok::<_, Infallible>(Response::new(())) }
-            },
-        ));
+            }),
+        );
         store.set(mode);
         assert_eq!(service.oneshot(Request::new(String::new())).await.unwrap().status(), 200);
         let charge = kept.lock().unwrap().take().unwrap();
@@ -135,7 +136,8 @@ async fn the_wait_of_a_message_is_spread_as_by_its_layer() {
     use tower::{Layer as _, ServiceExt as _};
 
     let hourly = Policy::fixed_window("hourly", Quota::per_hour(1)).by(Global).cost(0);
-    let layer = RateLimitLayer::new(registry(), hourly).spread_retries(Duration::from_secs(600));
+    let layer =
+        RateLimitLayer::new(registry(), hourly).with_charge().spread_retries(Duration::from_secs(600));
     let service = layer.layer(tower::service_fn(async |request: Request<String>| {
         let charge = request.extensions().get::<Charge>().unwrap();
         assert!(charge.check(1).await.is_ok());

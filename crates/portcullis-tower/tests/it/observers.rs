@@ -65,7 +65,7 @@ impl Setup {
     }
 
     fn layer(&self, limit: Limit) -> RateLimitLayer {
-        RateLimitLayer::new(Arc::clone(&self.registry), limit)
+        RateLimitLayer::new(Arc::clone(&self.registry), limit).with_charge()
     }
 
     /// The events of a request, each with the names of the policies whose keys are the given ones.
@@ -247,7 +247,8 @@ async fn a_lock_out_shows_the_key_that_is_locked_out() {
     let layer = RateLimitLayer::new(
         Arc::clone(&registry),
         daily("user", 1).by(Header::named("x-user")).lock_out(rule),
-    );
+    )
+    .with_charge();
     let (service, _) = probed(&layer);
     for _ in 0..2 {
         send(&service, request(&[("x-user", "ada")])).await;
@@ -269,7 +270,7 @@ async fn a_request_that_has_waited_is_an_event() {
         _ => {}
     }));
     let queue = Policy::leaky_bucket("queue", Quota::per_second(1).burst(5));
-    let (service, _) = probed(&RateLimitLayer::new(registry, queue.by(Global)));
+    let (service, _) = probed(&RateLimitLayer::new(registry, queue.by(Global)).with_charge());
     for _ in 0..2 {
         send(&service, request(&[])).await;
     }

@@ -54,7 +54,7 @@ async fn every_request_passes_without_a_header() {
 #[tokio::test]
 async fn a_charge_is_there_and_changes_nothing() {
     let total = Policy::token_bucket("total", Quota::per_hour(7));
-    let layer = RateLimitLayer::new(off(), daily().by(Global)).and(total);
+    let layer = RateLimitLayer::new(off(), daily().by(Global)).with_charge().and(total);
     let service = layer.layer(service_fn(async |request: Request<String>| {
         let charge = request.extensions().get::<Charge>().unwrap();
         let decision = charge.decision();
@@ -75,7 +75,7 @@ async fn a_charge_is_there_and_changes_nothing() {
 
 #[tokio::test]
 async fn the_usage_of_a_reservation_is_there() {
-    let layer = RateLimitLayer::new(off(), daily().by(Global).reserve(100));
+    let layer = RateLimitLayer::new(off(), daily().by(Global).reserve(100)).with_charge();
     let service = layer.layer(service_fn(async |request: Request<String>| {
         let usage = request.extensions().get::<Usage>().unwrap();
         usage.for_policy("daily").unwrap().add(7);
@@ -88,10 +88,10 @@ async fn the_usage_of_a_reservation_is_there() {
 
 #[tokio::test]
 async fn layers_leave_no_charge_where_they_leave_none_otherwise() {
-    let plain = |registry| RateLimitLayer::new(registry, daily().by(Global));
+    let plain = |registry| RateLimitLayer::new(registry, daily().by(Global)).with_charge();
     let shadow = |registry| RateLimitLayer::new(registry, daily().by(Global).shadow());
     let layers: [&dyn Fn(Arc<Registry>) -> RateLimitLayer; 4] =
-        [&plain, &|registry| plain(registry).without_charge(), &shadow, &|registry| {
+        [&plain, &|registry| RateLimitLayer::new(registry, daily().by(Global)), &shadow, &|registry| {
             shadow(registry).and(Policy::gcra("enforced", Quota::per_second(1)))
         }];
     for layer in layers {
@@ -152,8 +152,9 @@ async fn each_request_emits_an_admission_without_decisions() {
 #[tokio::test]
 async fn a_layer_that_is_on_limits_inside_of_one_that_is_off() {
     let limited =
-        RateLimitLayer::new(registry(), Policy::fixed_window("inner", Quota::per_hour(1)).by(Global));
-    let service = (RateLimitLayer::new(off(), daily().by(Global)), limited).layer(service_fn(
+        RateLimitLayer::new(registry(), Policy::fixed_window("inner", Quota::per_hour(1)).by(Global))
+            .with_charge();
+    let service = (RateLimitLayer::new(off(), daily().by(Global)).with_charge(), limited).layer(service_fn(
         async |request: Request<String>| {
             let charge = request.extensions().get::<Charge>().unwrap();
             assert_eq!(charge.decision().policy().as_str(), "inner");

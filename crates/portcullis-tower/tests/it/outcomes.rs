@@ -11,13 +11,13 @@ use http::{Method, Request, Response};
 use portcullis_core::{FailureMode, ManualClock, Policy, Quota, Secret};
 use portcullis_memory::Fallback;
 use portcullis_tower::{
-    Charge, ChargeError, Event, EventKind, Global, LayerError, Limit, Observer, PolicyExt as _,
-    RateLimitLayer, Registry, ResponseOutcome,
+    Charge, ChargeError, Event, EventKind, Global, Limit, Observer, PolicyExt as _, RateLimitLayer, Registry,
+    ResponseOutcome,
 };
 use tower::util::BoxCloneService;
 use tower::{Layer as _, ServiceExt as _, service_fn};
 
-use crate::support::{Mode, TestStore, panic_of, registry, registry_of};
+use crate::support::{Mode, TestStore, registry, registry_of};
 
 type Service = BoxCloneService<Request<String>, Response<()>, Infallible>;
 
@@ -276,17 +276,6 @@ async fn a_layer_of_shadow_policies_is_charged_by_outcome() {
         assert_eq!(service.clone().oneshot(request(status)).await.unwrap().status(), status);
     }
     assert_eq!(left(&registry, 9).await, 8);
-}
-
-#[test]
-fn a_layer_without_charges_is_not_charged_by_outcome() {
-    let error = LayerError::NeedsCharge { policy: guesses(9).name().clone() }.to_string();
-    let all = Policy::fixed_window("all", Quota::per_day(9)).by(Global);
-    let bare = RateLimitLayer::new(registry(), all).without_charge();
-    for limit in [limit_of(9).charge_when(is_refused), limit_of(9).charge_after()] {
-        assert_eq!(panic_of(|| bare.clone().and(limit.clone())), error);
-        assert_eq!(panic_of(|| layer(&registry(), limit).without_charge()), error);
-    }
 }
 
 #[tokio::test]

@@ -25,7 +25,7 @@ fn on_memory() -> (Arc<Registry>, ManualClock) {
 }
 
 fn global(registry: &Arc<Registry>, policy: Policy) -> RateLimitLayer {
-    RateLimitLayer::new(Arc::clone(registry), policy.by(Global))
+    RateLimitLayer::new(Arc::clone(registry), policy.by(Global)).with_charge()
 }
 
 #[tokio::test]
@@ -246,7 +246,8 @@ fn ten_thousand_layers_one_after_another_leave_nothing() {
             )
             .unwrap()
         };
-        let layer = RateLimitLayer::new(Arc::clone(&registry), policy("tenant").by(Header::named("x-user")));
+        let layer = RateLimitLayer::new(Arc::clone(&registry), policy("tenant").by(Header::named("x-user")))
+            .with_charge();
         let layer = layer.and(policy("total").by(Global));
         let service = layer.layer(Probe::default());
         drop(layer);

@@ -81,10 +81,10 @@ impl Answer {
     }
 }
 
-/// A probe inside of the layer, and a clone of it.
+/// A probe inside of the layer, which leaves it the charge, and a clone of the probe.
 pub(crate) fn probed(layer: &RateLimitLayer) -> (RateLimit<Probe>, Probe) {
     let probe = Probe::default();
-    (layer.layer(probe.clone()), probe)
+    (layer.clone().with_charge().layer(probe.clone()), probe)
 }
 
 /// Sends a request to a clone of the service.

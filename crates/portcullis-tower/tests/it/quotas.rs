@@ -18,8 +18,9 @@ use portcullis_tower::{
     RateLimitLayer, Registry,
 };
 
-use crate::probe::{Answer, grpc, probed, request, send};
+use crate::probe::{Answer, Probe, grpc, probed, request, send};
 pub(crate) use later::charge_of;
+use tower::Layer as _;
 
 /// The account of a request, as authentication inserts it.
 #[derive(Clone)]
@@ -99,7 +100,7 @@ impl Setup {
     }
 
     pub(crate) fn layer_of(&self, limit: Limit) -> RateLimitLayer {
-        RateLimitLayer::new(Arc::clone(&self.registry), limit)
+        RateLimitLayer::new(Arc::clone(&self.registry), limit).with_charge()
     }
 }
 
@@ -265,7 +266,8 @@ async fn a_share_of_the_keys_has_quotas_of_their_own() {
 #[tokio::test]
 async fn a_layer_without_charges_shows_the_quota_of_the_caller() {
     let setup = setup();
-    let (service, _) = probed(&setup.layer(daily()).without_charge());
+    let service =
+        RateLimitLayer::new(setup.registry, daily().by(by_account()).quota(quota_of)).layer(Probe::default());
     for (quota, limit) in [(Some(PRO), "5000"), (None, "100"), (Some(PRO), "5000")] {
         let answer = send(&service, sent_by("ada", quota)).await;
         assert_eq!((answer.header("x-ratelimit-limit"), &answer.seen), (Some(limit), &None));
@@ -292,7 +294,7 @@ async fn a_wait_follows_the_rate_of_the_caller() {
     let registry = Arc::new(Registry::new(Arc::new(MemoryStore::new()), Secret::published()));
     let queue = Policy::leaky_bucket("queue", Quota::per_minute(1).burst(5))
         .caller_quotas(Quota::per_minute(1).burst(1), Quota::per_minute(60).burst(60));
-    let layer = RateLimitLayer::new(registry, queue.by(by_account()).quota(quota_of));
+    let layer = RateLimitLayer::new(registry, queue.by(by_account()).quota(quota_of)).with_charge();
     let (service, probe) = probed(&layer);
     let quota = Some(Quota::per_minute(6).burst(2));
     assert_eq!(send(&service, sent_by("ada", quota)).await.status, 200);
@@ -331,6 +333,7 @@ async fn a_function_is_asked_once_per_request_for_its_own_policy() {
     let per_week = Quota::per_week(3);
     let weekly = Policy::fixed_window("weekly", per_week).caller_quotas(per_week, per_week);
     let layer = RateLimitLayer::new(setup.registry, daily().by(by_account()).quota(first))
+        .with_charge()
         .and(hourly.by(Header::named("x-user")))
         .and(Limit::new(weekly).quota(second));
     let (service, _) = probed(&layer);
@@ -343,6 +346,7 @@ async fn a_function_is_asked_once_per_request_for_its_own_policy() {
 #[should_panic(expected = "no plan")]
 async fn a_panic_of_the_function_reaches_the_caller_of_the_service() {
     let setup = setup();
-    let layer = RateLimitLayer::new(setup.registry, daily().by(by_account()).quota(|_| panic!("no plan")));
+    let layer = RateLimitLayer::new(setup.registry, daily().by(by_account()).quota(|_| panic!("no plan")))
+        .with_charge();
     send(&probed(&layer).0, sent_by("ada", None)).await;
 }

@@ -118,7 +118,7 @@ async fn rejected_requests_use_up_no_budget_of_others() {
 #[tokio::test]
 async fn an_inner_layer_rejects_by_its_own_policies() {
     let (_, registry) = store(Mode::Ready);
-    let outer = RateLimitLayer::new(Arc::clone(&registry), policy("all", 9).by(Global));
+    let outer = RateLimitLayer::new(Arc::clone(&registry), policy("all", 9).by(Global)).with_charge();
     let inner = RateLimitLayer::new(Arc::clone(&registry), policy("address", 2).by(ClientIp::peer()))
         .and(policy("keys", 9).by(Bearer));
     let service = outer.layer(inner.layer(crate::probe::Probe::default()));

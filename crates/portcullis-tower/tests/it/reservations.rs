@@ -21,7 +21,7 @@ use portcullis_tower::{
 };
 use tower::{Layer as _, Service, ServiceExt as _, service_fn};
 
-use crate::support::{Mode, TestStore, panic_of, registry_of};
+use crate::support::{Mode, TestStore, registry_of};
 
 fn policy(name: &'static str) -> Policy {
     Policy::fixed_window(name, Quota::per_day(1_000))
@@ -217,16 +217,6 @@ async fn nested_reservations_are_counted_apart() {
     }));
     service.oneshot(request()).await.unwrap().into_body().collect().await.unwrap();
     assert_eq!((setup.charged("tokens").await, setup.charged("bytes").await), (3, 5));
-}
-
-#[test]
-fn a_reservation_needs_its_charge() {
-    let setup = Setup::new(Mode::Ready);
-    let error = LayerError::NeedsCharge { policy: PolicyName::literal("tokens") }.to_string();
-    let tokens = limit("tokens").reserve(100);
-    let before = setup.layer("calls").without_charge();
-    assert_eq!(panic_of(|| before.and(tokens.clone())), error);
-    assert_eq!(panic_of(|| setup.layer_of(tokens).without_charge()), error);
 }
 
 #[tokio::test]

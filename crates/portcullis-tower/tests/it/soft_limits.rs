@@ -67,16 +67,16 @@ async fn warnings(layer: &RateLimitLayer, requests: usize) -> Vec<String> {
 #[tokio::test]
 async fn requests_from_the_fraction_on_are_marked_and_reported() {
     for mode in [Mode::Ready, Mode::Later] {
-        for without_charge in [false, true] {
+        for with_charge in [false, true] {
             let store = Arc::<TestStore>::default();
             store.set(mode);
             let registry = registry_of(store);
             let reported = Reported::by(&registry);
             let layer = RateLimitLayer::new(registry, daily(5).by(Global).warn_at(0.8));
-            let layer = if without_charge { layer.without_charge() } else { layer };
+            let layer = if with_charge { layer.with_charge() } else { layer };
             let expected = ["", "", "", r#""daily""#, r#""daily""#, "429"];
-            assert_eq!(warnings(&layer, 6).await, expected, "{mode:?} {without_charge}");
-            assert_eq!(reported.take(), ["daily", "daily"], "{mode:?} {without_charge}");
+            assert_eq!(warnings(&layer, 6).await, expected, "{mode:?} {with_charge}");
+            assert_eq!(reported.take(), ["daily", "daily"], "{mode:?} {with_charge}");
         }
     }
 }
@@ -142,10 +142,10 @@ async fn a_local_policy_warns_by_its_share() {
 #[tokio::test]
 async fn a_rate_based_policy_warns_by_its_burst() {
     let bucket = Policy::token_bucket("bucket", Quota::per_hour(100).burst(4));
-    let layer = RateLimitLayer::new(registry(), bucket.by(Global).warn_at(0.5));
+    let layer = RateLimitLayer::new(registry(), bucket.by(Global).warn_at(0.5)).with_charge();
     assert_eq!(warnings(&layer, 5).await, ["", r#""bucket""#, r#""bucket""#, r#""bucket""#, "429"]);
     let spaced = Policy::gcra("spaced", Quota::per_second(1));
-    let layer = RateLimitLayer::new(registry(), spaced.by(Global).warn_at(0.999));
+    let layer = RateLimitLayer::new(registry(), spaced.by(Global).warn_at(0.999)).with_charge();
     assert_eq!(warnings(&layer, 1).await, [r#""spaced""#], "a burst of 1 is used up by each request");
 }
 
@@ -163,7 +163,7 @@ async fn settled_at(layer: &RateLimitLayer, cost: u64) -> Vec<String> {
 async fn the_header_follows_the_figures_of_the_response() {
     let registry = registry();
     let reported = Reported::by(&registry);
-    let layer = RateLimitLayer::new(registry, daily(10).by(Global).warn_at(0.8));
+    let layer = RateLimitLayer::new(registry, daily(10).by(Global).warn_at(0.8)).with_charge();
     assert_eq!(settled_at(&layer, 8).await, [r#""daily""#]);
     assert_eq!(reported.take(), <[&str; 0]>::default(), "it was not near the limit at its admission");
     assert_eq!(settled_at(&layer, 0).await, [r#""daily""#], "8 are used by the other request");

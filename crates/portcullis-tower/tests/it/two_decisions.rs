@@ -30,6 +30,7 @@ async fn a_denial_before_the_look_ups_wins_and_starts_none() {
         let (_, registry) = store(mode);
         let (directory, lookups) = directory();
         let layer = RateLimitLayer::new(registry, policy("tenants", 9).by_async(directory))
+            .with_charge()
             .and(policy("address", 3).by(ClientIp::peer()));
         for expected in [400, 400, 400, 429, 429] {
             assert_eq!(status(&layer, from(1, &[("x-api-key", "guess")])).await, expected);
@@ -45,6 +46,7 @@ async fn a_denial_after_the_look_ups_refunds_the_first_decision() {
     for mode in MODES {
         let (_, registry) = store(mode);
         let layer = RateLimitLayer::new(Arc::clone(&registry), policy("address", 9).by(ClientIp::peer()))
+            .with_charge()
             .and(policy("tenants", 1).by_async(directory().0));
         let (service, _) = probed(&layer);
         let right = || from(1, &[("x-api-key", "right")]);
@@ -106,6 +108,7 @@ async fn a_second_decision_that_fails_refunds_the_first() {
         let registry = Arc::new(Registry::new(Arc::new(store), Secret::published()));
         let closed = policy("tenants", 1).on_store_failure(FailureMode::Closed);
         let layer = RateLimitLayer::new(Arc::clone(&registry), policy("address", 9).by(ClientIp::peer()))
+            .with_charge()
             .and(closed.by_async(directory().0));
         assert_eq!(status(&layer, from(1, &[("x-api-key", "right")])).await, 503);
         let left = left(&registry, policy("address", 9), ClientIp::peer(), from(1, &[])).await;
@@ -121,6 +124,7 @@ async fn both_decisions_leave_one_charge_and_one_decision() {
         let (_, registry) = store(mode);
         let layer =
             RateLimitLayer::new(Arc::clone(&registry), policy("tenants", second).by_async(directory().0))
+                .with_charge()
                 .and(policy("address", first).by(ClientIp::peer()))
                 .decision_in_response();
         let service = layer.layer(tower::service_fn(async |request: Request<String>| {
@@ -149,6 +153,7 @@ async fn a_look_up_that_times_out_is_503_and_not_missing() {
             Arc::clone(&registry),
             policy("tenants", 9).by_async(directory().0).on_missing(OnMissing::Exempt),
         )
+        .with_charge()
         .and(policy("all", 9).by(Global))
         .and(policy("address", 3).by(ClientIp::peer()));
         if let Some(deadline) = deadline {
@@ -179,6 +184,7 @@ async fn a_failed_shadow_look_up_rejects_nothing() {
     for mode in MODES {
         let (_, registry) = store(mode);
         let layer = RateLimitLayer::new(registry, policy("planned", 9).by_async(directory().0).shadow())
+            .with_charge()
             .and(policy("address", 9).by(ClientIp::peer()));
         let start = tokio::time::Instant::now();
         for (key, millis) in [("down", 0), ("broken", 0), ("guess", 0), ("right", 0), ("slow", 1_000)] {
@@ -194,6 +200,7 @@ async fn a_disconnect_during_a_look_up_keeps_the_address_charged() {
         let (_, registry) = store(mode);
         let (directory, lookups) = directory();
         let layer = RateLimitLayer::new(Arc::clone(&registry), policy("address", 5).by(ClientIp::peer()))
+            .with_charge()
             .and(policy("all", 5).by(Global))
             .and(policy("tenants", 5).by_async(directory));
         let (mut service, _) = probed(&layer);
@@ -224,6 +231,7 @@ async fn shared_budget_bounds_look_ups() {
             Arc::clone(&registry),
             policy("users", 5).by(users()).on_missing(OnMissing::Shared),
         )
+        .with_charge()
         .and(policy("all", 9).by(Global))
         .and(policy("tenants", 1).by_async(directory));
         let ask = async |key| status(&layer, from(1, &[("x-api-key", key)])).await;
@@ -245,6 +253,7 @@ async fn exempt_missing_and_free_requests_pass_both_decisions() {
             Arc::clone(&registry),
             policy("tenants", 2).by_async(directory().0).on_missing(on_missing),
         )
+        .with_charge()
         .and(policy("address", 9).by(ClientIp::peer()).cost(cost))
     };
     for (on_missing, key, statuses) in [
@@ -279,6 +288,7 @@ async fn an_open_policy_lets_a_request_pass_either_decision() {
         };
         let open = |name| policy(name, 9).on_store_failure(FailureMode::Open);
         let layer = RateLimitLayer::new(registry, open("address").by(ClientIp::peer()))
+            .with_charge()
             .and(open("tenants").by_async(lookup));
         let answer = send(&probed(&layer).0, from(1, &[])).await;
         let seen = answer.seen.unwrap();
@@ -288,6 +298,7 @@ async fn an_open_policy_lets_a_request_pass_either_decision() {
     let (_, registry) = store(Mode::Down);
     let open = |name| policy(name, 9).on_store_failure(FailureMode::Open);
     let layer = RateLimitLayer::new(registry, open("tenants").by_async(directory().0))
+        .with_charge()
         .and(open("address").by(ClientIp::peer()));
     let answer = send(&probed(&layer).0, from(1, &[("x-api-key", "right")])).await;
     assert_eq!((answer.status, answer.all_headers()), (200, vec!["x-ratelimit-degraded: true".to_owned()]));

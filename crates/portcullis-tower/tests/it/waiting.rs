@@ -124,8 +124,8 @@ async fn a_service_that_gets_ready_too_late_is_503_and_refunded() {
         if let Some(deadline) = deadline {
             layer = layer.ready_deadline(Duration::from_millis(deadline));
         }
-        if !with_charge {
-            layer = layer.without_charge();
+        if with_charge {
+            layer = layer.with_charge();
         }
         let probe = Probe::default();
         let mut service = layer.layer(inner.layer(probe.clone()));
@@ -170,7 +170,7 @@ async fn an_error_while_getting_ready_is_returned_and_refunded() {
         let (_, registry) = store(mode);
         let (found, fails) = (Arc::<Notify>::default(), Arc::<AtomicBool>::default());
         let layer = slow(&registry, &found);
-        let layer = if with_charge { layer } else { layer.without_charge() };
+        let layer = if with_charge { layer.with_charge() } else { layer };
         let mut service = layer.layer(Fails(Arc::clone(&fails)));
         let response = tokio::spawn(service.ready().await.unwrap().call(from(1, &[])));
         tokio::time::sleep(Duration::from_millis(1)).await;

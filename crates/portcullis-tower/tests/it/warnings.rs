@@ -134,7 +134,7 @@ async fn advance(minutes: u64) {
 async fn a_request_charged_twice_is_logged_hourly() {
     let (log, _guard) = log();
     let registry = registry();
-    let layer = || RateLimitLayer::new(registry.clone(), policy("all").by(Global));
+    let layer = || RateLimitLayer::new(registry.clone(), policy("all").by(Global)).with_charge();
     let twice = layer().layer(layer().layer(Probe::default()));
     for (minutes, logged) in [(0, 1), (59, 1), (1, 2), (59, 2), (1, 3)] {
         tokio::time::advance(Duration::from_mins(minutes)).await;

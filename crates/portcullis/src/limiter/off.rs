@@ -10,9 +10,9 @@ impl Limiter {
     ///
     /// - Its layers look for no key, so that they need no address and no credential, and write no headers. They leave the inner service
     ///   as it is.
-    /// - Handlers run unchanged. A layer leaves a [`Charge`](crate::Charge) as it does otherwise, whose operations succeed and change
-    ///   nothing: it shows the full limit, and its decision is not [metered](crate::Decision::is_metered). `.without_charge()` omits
-    ///   it, and then a layer adds next to nothing to a request.
+    /// - Handlers run unchanged. A layer [`.with_charge()`](crate::RateLimitLayer::with_charge) leaves a [`Charge`](crate::Charge)
+    ///   whose operations succeed and change nothing: it shows the full limit, and its decision is not
+    ///   [metered](crate::Decision::is_metered).
     /// - [`peek`](Self::peek), [`store`](Self::store), refunds and resets answer the same.
     /// - Shadow policies are not checked, and an observer gets [`Admitted`](crate::event::EventKind::Admitted) without decisions.
     /// - Two different policies of one name are an error as otherwise.

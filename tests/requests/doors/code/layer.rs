@@ -183,7 +183,7 @@ pub(super) fn options(layer: RateLimitLayer, table: &Table, clients: &ClientIp) 
     };
     let layer = if flag(table, "limit_preflights") { layer.limit_preflights() } else { layer };
     let layer = if flag(table, "decision_in_response") { layer.decision_in_response() } else { layer };
-    let layer = if flag(table, "without_charge") { layer.without_charge() } else { layer };
+    let layer = if flag(table, "with_charge") { layer.with_charge() } else { layer };
     lists::of_layer(layer, table, clients)
 }
 

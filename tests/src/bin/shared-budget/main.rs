@@ -55,12 +55,12 @@ fn app(limiter: &Limiter, burst: u64, stop: &Stop) -> anyhow::Result<Router> {
     let stream = async move |usage: Usage| Stream::until(streams.stopped(), usage, 1);
     let stop_server = async move || stopped.stop();
     Ok(Router::new()
-        .route("/local", get(show).layer(limiter.layer(local.by(Global))))
-        .route("/open", get(show).layer(limiter.layer(open.by(Global))))
-        .route("/closed", get(show).layer(limiter.layer(closed.by(Global))))
+        .route("/local", get(show).layer(limiter.layer(local.by(Global)).with_charge()))
+        .route("/open", get(show).layer(limiter.layer(open.by(Global)).with_charge()))
+        .route("/closed", get(show).layer(limiter.layer(closed.by(Global)).with_charge()))
         .route("/reserved", get(stream).layer(limiter.layer(reserved.by(Global).reserve(10))))
         .route("/in-flight", get(hold).layer(limiter.layer(in_flight.by(Global))))
-        .route("/leased", get(show).layer(limiter.layer(leased.by(Global))))
+        .route("/leased", get(show).layer(limiter.layer(leased.by(Global)).with_charge()))
         .route("/stop", post(stop_server))
         .merge(reported::routes(limiter, burst, stop)?)
         .merge(calling::routes(limiter, quota)?)

@@ -98,8 +98,11 @@ pub(crate) fn routes(limiter: &Limiter, burst: u64, stop: &Stop) -> anyhow::Resu
     let limit = |policy: &Policy| policy.clone().by(by_user());
     let routes = Router::new()
         .route("/hold", get(hold).layer(limiter.layer(limit(&shared.guarded)).and(HELD)))
-        .route("/grant", get(charge).layer(limiter.layer(limit(&shared.granted).cost_by(cost))))
-        .route("/restart", get(charge).layer(limiter.layer(limit(&shared.restarted).cost_by(cost))))
+        .route("/grant", get(charge).layer(limiter.layer(limit(&shared.granted).cost_by(cost)).with_charge()))
+        .route(
+            "/restart",
+            get(charge).layer(limiter.layer(limit(&shared.restarted).cost_by(cost)).with_charge()),
+        )
         .route("/operate", post(operate))
         .route("/arrived", get(arrived))
         .with_state(shared);

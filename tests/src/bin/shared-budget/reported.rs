@@ -54,7 +54,7 @@ pub(crate) fn routes(limiter: &Limiter, burst: u64, stop: &Stop) -> anyhow::Resu
     let is_unauthorized = |outcome: &ResponseOutcome<'_>| outcome.status() == StatusCode::UNAUTHORIZED;
     let user = || shared.user.clone().by(Header::named("x-user"));
     let all = || shared.all.clone().by(Global);
-    let charge_layer = limiter.layer(user().cost_by(cost)).and(all().cost_by(cost));
+    let charge_layer = limiter.layer(user().cost_by(cost)).with_charge().and(all().cost_by(cost));
     let hold_layer = limiter
         .layer(user().cost_by(cost).charge_when(is_unauthorized))
         .and(all().cost_by(cost).charge_when(is_unauthorized));

@@ -135,9 +135,9 @@ pub(super) fn ours(limits: Limits, headers: Headers) -> AxumRateLimitLayer {
     layer(limits).headers(headers).for_axum()
 }
 
-/// As the peers, whose handlers learn nothing of the decision.
-pub(super) fn ours_without_charge(limits: Limits) -> AxumRateLimitLayer {
-    layer(limits).headers(RateLimitHeaders::NONE).without_charge().for_axum()
+/// With what no peer has: a handler could read and correct the decision.
+pub(super) fn ours_with_charge(limits: Limits) -> AxumRateLimitLayer {
+    layer(limits).headers(RateLimitHeaders::NONE).with_charge().for_axum()
 }
 
 fn layer(limits: Limits) -> RateLimitLayer {

@@ -37,7 +37,7 @@ impl Reader<'_> {
             ready_deadline: fields.duration("ready_deadline"),
             discard_bodies: fields.read("discard_bodies"),
             decision_in_response: fields.read("decision_in_response").unwrap_or_default(),
-            without_charge: fields.read("without_charge").unwrap_or_default(),
+            with_charge: fields.read("with_charge").unwrap_or_default(),
             except,
             deny: self.request_list(&fields, "deny"),
             only,

@@ -126,9 +126,8 @@ fn refusal_names_everything_at_once() {
 #[test]
 fn layer_options_are_for_some_doors() {
     for (option, text, doors) in [
-        ("without_charge = true", "true", &[Door::Serve][..]),
-        ("without_charge = false", "", &[]),
-        ("show_generation = \"x-rules\"", "\"x-rules\"", &[Door::Serve]),
+        ("show_generation = \"x-rules\"", "\"x-rules\"", &[Door::Serve][..]),
+        ("with_charge = true", "", &[]),
         ("grpc_status = 14", "14", &[Door::Check, Door::Serve]),
         ("reject_as = \"problem\"", "", &[]),
         ("decision_in_response = true", "", &[]),
@@ -171,7 +170,7 @@ fn headers_of_connections_are_refused() {
 
 #[test]
 fn loader_refuses_with_all_other_mistakes() {
-    let text = "[layer]\nwithout_charge = true\n[policy.p]\nstrategy = \"gcra\"\nquota = \"5/fortnight\"\n\
+    let text = "[layer]\nshow_generation = \"x-rules\"\n[policy.p]\nstrategy = \"gcra\"\nquota = \"5/fortnight\"\n\
                 key = { all = [\"route\", { extension = \"account\" }, \"route\"] }\n\
                 cost = { header = \"content-length\", max = 9 }\n\
                 [policy.q]\nstrategy = \"gcra\"\nquota = \"5/s\"\nkey = { lookup = \"owner\" }\n\
@@ -184,7 +183,7 @@ fn loader_refuses_with_all_other_mistakes() {
         errors.map(|one| (findings.location(one).unwrap().line, one.field.clone())).collect::<Vec<_>>()
     };
     let all = [
-        (2, "layer.without_charge"),
+        (2, "layer.show_generation"),
         (5, "policy.p.quota"),
         (6, "policy.p.key"),
         (6, "policy.p.key.all.extension"),

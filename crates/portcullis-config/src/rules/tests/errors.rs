@@ -127,11 +127,6 @@ fn options_of_the_layer_are_checked() {
     ] {
         assert_errors(&format!("[layer]\n{options}\n{}", with("")), expected);
     }
-    let refund = with("refund_unanswered = true");
-    assert_errors(
-        &format!("[layer]\nwithout_charge = true\n{refund}"),
-        "layer.without_charge: policy p is charged by outcome",
-    );
     for (table, expected) in [
         ("header = \"x-forwarded-for\"", "client_ip.header: no proxy is trusted"),
         ("trusted_proxies = [\"10.0.0.0/8\"]", "client_ip: `header` is missing"),

@@ -34,8 +34,5 @@ fn a_missing_charge_is_logged_once_a_minute() {
     let logged = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
     assert_eq!(logged.lines().count(), 1, "{logged}");
     assert!(logged.contains("ERROR") && logged.trim_end().ends_with("requests=1"), "{logged}");
-    assert!(
-        logged.contains("remove `without_charge()` from its layer, put a layer around the route"),
-        "{logged}"
-    );
+    assert!(logged.contains("add `.with_charge()` to its layer, put a layer around the route"), "{logged}");
 }

@@ -69,7 +69,7 @@ const SETTINGS: [(&str, Setting); 5] = [
     ("plain", |registry| layer(registry, Policy::fixed_window("all", Quota::per_day(2)).by(Global))),
     ("no headers", |registry| {
         let all = Policy::fixed_window("all", Quota::per_day(2));
-        layer(registry, all.by(Global)).headers(RateLimitHeaders::NONE).without_charge()
+        layer(registry, all.by(Global)).headers(RateLimitHeaders::NONE)
     }),
     ("reserved", |registry| {
         layer(registry, Policy::fixed_window("tokens", Quota::per_day(150)).by(Global).reserve(100))

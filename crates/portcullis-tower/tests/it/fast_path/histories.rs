@@ -65,11 +65,13 @@ const MINUTE: Duration = Duration::from_secs(60);
 /// Settings that need a clock, or keys with blocks.
 const MORE_SETTINGS: [Setting; 4] = [
     |registry, all| layer(registry, all).spread_retries(MINUTE),
-    |registry, all| layer(registry, all.lock_out(LockOut::after(2).within(MINUTE).block_for(MINUTE * 2))),
-    |registry, all| layer(registry, all).spread_retries(MINUTE).without_charge(),
+    |registry, all| {
+        layer(registry, all.lock_out(LockOut::after(2).within(MINUTE).block_for(MINUTE * 2))).with_charge()
+    },
+    |registry, all| layer(registry, all).spread_retries(MINUTE).with_charge(),
     |registry, all| {
         let lock_out = LockOut::after(1).within(MINUTE).block_for(MINUTE);
-        layer(registry, all.lock_out(lock_out)).spread_retries(MINUTE)
+        layer(registry, all.lock_out(lock_out)).spread_retries(MINUTE).with_charge()
     },
 ];
 
@@ -281,7 +283,7 @@ fn histories_have_blocks_grants_and_corrections() {
         sent(Handling::Nothing),
     ];
     for limited in POLICIES {
-        for setting in [SETTINGS[0], MORE_SETTINGS[1], MORE_SETTINGS[3]] {
+        for setting in [SETTINGS[4], MORE_SETTINGS[1], MORE_SETTINGS[3]] {
             let [fast, general] =
                 [false, true].map(|is_general| history(limited, setting, is_general, &steps));
             assert_eq!(fast, general);

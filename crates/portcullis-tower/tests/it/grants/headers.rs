@@ -8,7 +8,8 @@ use portcullis_tower::{
 };
 
 use super::{DAILY, DAY, limiter, of};
-use crate::probe::{Answer, grpc, probed, send};
+use crate::probe::{Answer, Probe, grpc, probed, send};
+use tower::Layer as _;
 
 const BURST: Policy = Policy::gcra("burst", Quota::per_second(10).burst(20)).allow_overrides();
 
@@ -28,11 +29,11 @@ fn shown(answer: &Answer) -> (u16, &str, [&str; 2]) {
 
 #[tokio::test]
 async fn a_grant_is_in_the_headers_until_it_ends() {
-    for without_charge in [false, true] {
+    for with_charge in [false, true] {
         let (registry, clock) = limiter();
         let layer = layer(&registry);
-        let layer = if without_charge { layer.without_charge() } else { layer };
-        let (service, _) = probed(&layer);
+        let layer = if with_charge { layer.with_charge() } else { layer };
+        let service = layer.layer(Probe::default());
         let ada = registry.key_of(&Header::named("x-user"), of("ada")).unwrap();
         let own = r#""daily";q=2;w=86400, "burst";q=20;w=2"#;
         let daily = r#""daily";q=4;w=86400, "burst";q=20;w=2"#;

@@ -41,7 +41,7 @@ impl Setup {
 
     fn layer_with_cost(&self, policy: Policy, units: u64) -> RateLimitLayer {
         let limit = policy.by(Header::named("x-user")).cost(units);
-        RateLimitLayer::new(Arc::clone(&self.registry), limit)
+        RateLimitLayer::new(Arc::clone(&self.registry), limit).with_charge()
     }
 
     async fn grant(&self, quota: Quota) {
@@ -138,7 +138,7 @@ async fn a_reservation_is_settled_at_the_rate_of_the_grant() {
     assert_eq!(setup.charge(10).await, 50);
     setup.grant(FAST).await;
     let calls = calls(SLOW).by(Header::named("x-user")).reserve(50);
-    let layer = RateLimitLayer::new(Arc::clone(&setup.registry), calls);
+    let layer = RateLimitLayer::new(Arc::clone(&setup.registry), calls).with_charge();
     let service = layer.layer(service_fn(async |request: Request<String>| {
         request.extensions().get::<Usage>().unwrap().add(20);
         Ok::<_, std::convert::Infallible>(Response::new(Full::new(bytes::Bytes::from_static(b"tokens"))))
@@ -176,7 +176,7 @@ async fn a_plan_that_has_ended_changes_no_rate_of_a_refund() {
     setup.registry.set_policy(bucket()).unwrap();
     let remaining = async || {
         let bucket = bucket().by(crate::quotas::by_account()).cost(0);
-        let layer = RateLimitLayer::new(Arc::clone(&setup.registry), bucket);
+        let layer = RateLimitLayer::new(Arc::clone(&setup.registry), bucket).with_charge();
         let decision = charge_of(&layer, sent_by("ada", None)).await.decision();
         (decision.remaining(), decision.reset_after())
     };
@@ -189,7 +189,8 @@ async fn a_plan_that_has_ended_changes_no_rate_of_a_refund() {
 async fn a_slot_that_is_given_up_is_freed_at_its_own_rate() {
     let setup = Setup::new();
     let queue = || Policy::leaky_bucket("calls", Quota::per_second(1).burst(10)).allow_overrides();
-    let layer = RateLimitLayer::new(Arc::clone(&setup.registry), queue().by(Header::named("x-user")));
+    let layer =
+        RateLimitLayer::new(Arc::clone(&setup.registry), queue().by(Header::named("x-user"))).with_charge();
     let (service, _) = probed(&layer);
     let start = tokio::time::Instant::now();
     let order = Arc::new(Mutex::new(Vec::new()));

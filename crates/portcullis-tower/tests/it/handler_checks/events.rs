@@ -94,11 +94,11 @@ async fn a_message_emits_what_a_request_does() {
 
 #[tokio::test]
 async fn a_policy_of_the_layer_may_be_charged_again() {
-    for without_charge in [false, true] {
+    for with_charge in [false, true] {
         let (_, registry, events) = observed(Mode::Ready);
         let mut layer = RateLimitLayer::new(Arc::clone(&registry), MAILS.clone().by(Global));
-        if without_charge {
-            layer = layer.without_charge();
+        if with_charge {
+            layer = layer.with_charge();
         }
         let handler_registry = Arc::clone(&registry);
         let service = layer.layer(tower::service_fn(move |_: Request<String>| {
@@ -111,6 +111,6 @@ async fn a_policy_of_the_layer_may_be_charged_again() {
             }
         }));
         service.oneshot(Request::new(String::new())).await.unwrap();
-        assert_eq!(take(&events), ["mails: admitted 1", "mails: admitted 1"], "{without_charge}");
+        assert_eq!(take(&events), ["mails: admitted 1", "mails: admitted 1"], "{with_charge}");
     }
 }

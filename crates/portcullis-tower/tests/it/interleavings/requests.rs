@@ -280,7 +280,7 @@ pub(super) type Stack =
 
 pub(super) fn stack(registry: &Arc<Registry>) -> Stack {
     let limit = |name| units(name).by(Header::named("x-key"));
-    let layer = |limit| RateLimitLayer::new(Arc::clone(registry), limit);
+    let layer = |limit| RateLimitLayer::new(Arc::clone(registry), limit).with_charge();
     let cost =
         |parts: &http::request::Parts| parts.headers["x-cost"].to_str().unwrap().parse::<u64>().unwrap();
     let outer = layer(limit("guesses").charge_when(is_refused)).and(units("guarded")).and(EXPORTS);

@@ -18,7 +18,7 @@ use crate::support::{Mode, TestStore};
 pub(crate) async fn charge_of(layer: &RateLimitLayer, request: Request<String>) -> Charge {
     let kept = Arc::new(Mutex::new(None));
     let seen = Arc::clone(&kept);
-    let service = layer.layer(service_fn(move |mut request: Request<String>| {
+    let service = layer.clone().with_charge().layer(service_fn(move |mut request: Request<String>| {
         *seen.lock().unwrap() = request.extensions_mut().remove::<Charge>();
         std::future::ready(Ok::<_, std::convert::Infallible>(Response::new(String::new())))
     }));

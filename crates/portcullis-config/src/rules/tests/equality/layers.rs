@@ -23,7 +23,7 @@ async fn options_of_the_layer_are_those_of_the_builders() {
     same("decision_in_response = true", RateLimitLayer::decision_in_response).await;
     same("reject_as = \"problem\"", |layer| layer.reject_as(RejectionFormat::Problem)).await;
     same("reject_as = \"json\"", |layer| layer.reject_as(RejectionFormat::Json)).await;
-    same("without_charge = true", RateLimitLayer::without_charge).await;
+    same("with_charge = true", RateLimitLayer::with_charge).await;
     same("except = [{ path = \"/health\" }, { prefix = \"/static\" }]", |layer| {
         layer.except(RequestPath::exact("/health")).except(RequestPath::prefix("/static"))
     })
