@@ -55,6 +55,7 @@
 //!     let daily = Policy::fixed_window("daily", Quota::per_day(1_000)).on_store_failure(FailureMode::Closed);
 //!     RateLimitLayer::new(registry, burst.by(Header::named("x-api-key")).on_missing(OnMissing::Shared))
 //!         .and(Limit::new(daily).cost_by(|parts| if parts.uri.path() == "/export" { 100 } else { 1 }))
+//!         .with_charge()
 //!         .decision_in_response()
 //! }
 //!

@@ -106,7 +106,7 @@ impl Registry {
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let policy = Policy::fixed_window("daily", Quota::per_day(1));
-    /// let layer = Limiter::off().layer(policy.by(Bearer));
+    /// let layer = Limiter::off().layer(policy.by(Bearer)).with_charge();
     /// let service = layer.layer(service_fn(async |request: Request<String>| {
     ///     let charge = request.extensions().get::<Charge>().expect("it is there if limits are off as well");
     ///     assert_eq!(charge.settle(40).await.expect("limits are off").decision.remaining(), 1);

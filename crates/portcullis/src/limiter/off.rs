@@ -30,7 +30,7 @@ impl Limiter {
     /// }
     ///
     /// let policy = Policy::token_bucket("search", Quota::per_hour(1));
-    /// let app: Router = Router::new().route("/", get(search)).layer(Limiter::off().layer(policy.by(ClientIp::peer())));
+    /// let app: Router = Router::new().route("/", get(search)).layer(Limiter::off().layer(policy.by(ClientIp::peer())).with_charge());
     /// for _ in 0..3 {
     ///     let response = app.clone().oneshot(Request::new(Body::empty())).await?;
     ///     assert_eq!(response.status(), 200);
