@@ -4,6 +4,7 @@ mod asked;
 mod basis;
 mod later;
 mod ledger;
+mod mark;
 
 use portcullis_core::StoreError;
 
@@ -11,6 +12,7 @@ pub use asked::Asked;
 pub use basis::{ChargeBasis, Charged, ChargedCheck};
 pub use later::LaterCharge;
 pub use ledger::{ChargeLedger, Correction};
+pub use mark::{Mark, Marks};
 
 /// Why a charge cannot be changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

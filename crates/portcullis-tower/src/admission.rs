@@ -21,9 +21,7 @@ use crate::config::LayerConfig;
 use portcullis_engine::{Now, StoreCall, now};
 
 pub(crate) use later::{Decided, Waiting};
-#[cfg(feature = "axum")]
-pub(crate) use nesting::Mark;
-pub(crate) use nesting::{Marks, is_nested};
+pub(crate) use nesting::is_nested;
 use plan::Plan;
 pub(crate) use reject::RejectedRequest;
 pub(crate) use reject::emit_without_key;

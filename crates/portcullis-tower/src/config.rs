@@ -16,13 +16,13 @@ use std::time::Duration;
 use portcullis_core::store::Checks;
 use portcullis_core::{Decision, Mistakes};
 
-use crate::admission::Marks;
 use crate::body::discard;
 use crate::limit::{KeySource, Limit};
 use crate::registry::policy_sets::PreparedSet;
 use crate::{LayerError, Registry};
 use live::Version;
 pub(crate) use live::{CurrentConfig, LiveConfig};
+use portcullis_engine::charge::Marks;
 use portcullis_engine::policies::Membership;
 use portcullis_engine::{EventKeys, EventKind, FoundKeys};
 use portcullis_engine::{Limits, Route, Signals, report};

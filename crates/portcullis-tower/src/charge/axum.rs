@@ -9,7 +9,7 @@ use std::fmt;
 
 use super::{Charge, Usage};
 use crate::Shadow;
-use crate::admission::Mark;
+use portcullis_engine::charge::Mark;
 use portcullis_log::LogThrottle;
 
 impl<S: Sync> FromRequestParts<S> for Charge {
