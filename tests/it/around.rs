@@ -119,7 +119,7 @@ async fn a_key_by_route_is_missing_around_a_router() {
     let limit = Policy::fixed_window("all", Quota::per_week(1)).by(Route::matched_path());
     for (limit, statuses) in [(limit.clone(), [400, 400]), (limit.on_missing(OnMissing::Shared), [200, 429])]
     {
-        let url = serve(Limiter::memory().layer(limit).for_axum().layer(router())).await;
+        let url = serve(Limiter::memory().layer(limit).with_charge().for_axum().layer(router())).await;
         for (status, path) in statuses.into_iter().zip(["/users/7", "/users/8"]) {
             let response = ask(&url, path, [127, 0, 0, 1]).await;
             assert_eq!(response.status(), status, "{:?}", response.body());

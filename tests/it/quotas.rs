@@ -112,7 +112,8 @@ fn app(limiter: &Limiter, accounts: &Accounts) -> Router {
                 .by(by_account())
                 .quota(|parts| parts.extensions.get::<Account>().map(|account| account.plan.weekly())),
         )
-        .headers(RateLimitHeaders::X_RATELIMIT | RateLimitHeaders::IETF);
+        .headers(RateLimitHeaders::X_RATELIMIT | RateLimitHeaders::IETF)
+        .with_charge();
     Router::new()
         .route("/", get(async || "found"))
         .route("/report", get(report))

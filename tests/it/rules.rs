@@ -130,7 +130,7 @@ async fn operators_change_limits(limits_file: &Limits, limiter: Limiter) {
     // A bad file changes nothing. The error has the place.
     limits_file.write(&limits(20).replace("20/w", "twenty"));
     let Err(ReloadError::Invalid(findings)) = live.reload() else { panic!("twenty is no quota") };
-    let place = format!("{}:7:", limits_file.path().display());
+    let place = format!("{}:8:", limits_file.path().display());
     assert!(findings.to_string().contains(&place), "{findings}");
     assert_eq!(call(&client, &search).await, (200, 20, 14, 2));
 

@@ -9,7 +9,7 @@ use super::{Limits, on_redis, serve};
 /// One policy for all clients. All windows are longer than the test.
 fn limits(strategy: &str, quota: &str, more: &str) -> String {
     format!(
-        "[layer]\nshow_generation = \"x-rules\"\n\
+        "[layer]\nshow_generation = \"x-rules\"\nwith_charge = true\n\
          [policy.search]\nstrategy = \"{strategy}\"\nquota = \"{quota}\"\nkey = \"global\"\n\
          match = {{ path = \"/search\" }}\n{more}\n"
     )
