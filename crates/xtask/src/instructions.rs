@@ -147,7 +147,7 @@ fn violations(record: &Counts, counts: &Counts) -> Vec<String> {
 
 /// Percent. Two runs of one program differ by the seeds of hash tables and the instants of the clock, and two machines by the
 /// routines that the C library chooses for copying memory. A change of the code that matters is larger.
-const TOLERANCE: u64 = 15;
+const TOLERANCE: u64 = 5;
 /// Relative to the workspace.
 const RECORD: &str = "crates/bench/instructions.json";
 const WRITE: &str = "cargo xtask bench instructions --write";
@@ -182,10 +182,10 @@ mod tests {
     #[test]
     fn more_instructions_than_tolerated_are_a_violation() {
         let record = counts(&[("a", 100), ("b", 100), ("c", 100), ("gone", 1)]);
-        let now = counts(&[("a", 115), ("b", 116), ("c", 50), ("new", 1)]);
+        let now = counts(&[("a", 105), ("b", 106), ("c", 50), ("new", 1)]);
         let violations = violations(&record, &now);
         let expected = [
-            "b: 116 instructions, recorded are 100, and 15 % more are tolerated",
+            "b: 106 instructions, recorded are 100, and 5 % more are tolerated",
             "gone: is recorded and no longer counted",
             "new: is not recorded",
         ];
