@@ -61,7 +61,7 @@ impl Times {
     fn of(scale: &Scale, runtime: &Runtime, place: Place, users: &[HeaderValue]) -> Result<Self> {
         let apps = admitting(place, users.len());
         for app in &apps {
-            admit_all(runtime, &**app, users)?;
+            warm_up(runtime, &**app, users)?;
         }
         let round_of = |app| round(runtime, app, users, scale.requests, StatusCode::OK);
         let mut cases = apps.each_ref().map(|app| round_of(&**app));
@@ -160,7 +160,7 @@ fn counts(
 ) -> Result<[f64; CASES]> {
     let (users, mut counts) = (users(clients), [0.0; CASES]);
     for (counted, app) in counts.iter_mut().zip(&admitting(place, clients)) {
-        admit_all(runtime, &**app, &users)?;
+        warm_up(runtime, &**app, &users)?;
         *counted = count(measure, runtime, &**app, &users, scale.requests, StatusCode::OK)?;
     }
     Ok(counts)
@@ -200,6 +200,11 @@ fn count(
     let allocated = measure(&mut || others = app.send(runtime, std::mem::take(&mut requests), status));
     ensure!(others == 0, "{others} of {count} requests were answered with another status than {status}");
     Ok(allocated.count as f64 / count as f64)
+}
+
+/// Sends requests of each user, more than the first few that our layer marks.
+fn warm_up(runtime: &Runtime, app: &dyn App, users: &[HeaderValue]) -> Result<()> {
+    (0..100_usize.div_ceil(users.len())).try_for_each(|_| admit_all(runtime, app, users))
 }
 
 /// Sends one request of each user, which must be admitted, so that later ones find the client's state.
