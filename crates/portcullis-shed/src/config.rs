@@ -19,7 +19,7 @@ use portcullis_response::internal::{Cause, ResponseSettings, RetrySpread};
 use portcullis_tower::internal::ListedShed as _;
 use portcullis_tower::{BodyRate, Registry};
 
-use crate::limit::Tolerance;
+use crate::limit::{self, Tolerance};
 use crate::shared::Shared;
 use places::Caller;
 
@@ -78,9 +78,9 @@ impl ShedConfig {
             return Entry::Admitted(None);
         }
         let class = self.classes.of(&request);
-        let (limit, share) = (self.shared.limit(), self.share(class));
+        let (limit, share) = (self.shared.limit(), limit::share(class, self.reserved, self.background));
         let Some((places, caller)) = self.caller(parts) else {
-            let most = Shared::most(limit, share);
+            let most = limit::most(limit, share);
             return match self.shared.enter_below(most, u32::MAX) {
                 Ok(counts) => Entry::Admitted(Some(Permit::new(self, counts, None))),
                 Err(in_flight) => self.shed(parts, &NoPlace { class, limit, in_flight }, None),
@@ -97,15 +97,6 @@ impl ShedConfig {
     fn caller(&self, parts: &Parts) -> Option<(&Arc<Places>, Caller)> {
         let places = self.places.as_ref()?;
         Some((places, places.caller(parts, self.registry.secret())?))
-    }
-
-    /// How much of the limit requests of a class may fill, together with all others, in thousandths.
-    fn share(&self, class: Class) -> u32 {
-        match class {
-            Class::Critical => WHOLE,
-            Class::Default => WHOLE - self.reserved,
-            Class::Background => self.background.min(WHOLE - self.reserved),
-        }
     }
 
     #[cold]
@@ -139,6 +130,3 @@ impl fmt::Debug for ShedConfig {
         f.debug_struct("ShedConfig").field("shared", &self.shared).finish_non_exhaustive()
     }
 }
-
-/// All of the limit.
-pub(crate) const WHOLE: u32 = 1_000;

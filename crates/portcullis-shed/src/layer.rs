@@ -17,7 +17,8 @@ use portcullis_tower::Registry;
 use portcullis_tower::internal::ListedShed as _;
 use tower_layer::Layer;
 
-use crate::config::{ShedConfig, WHOLE};
+use crate::config::ShedConfig;
+use crate::limit::WHOLE;
 use crate::service::Shed;
 
 pub use settings::ShedSettings;

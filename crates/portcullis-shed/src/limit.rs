@@ -12,11 +12,30 @@
 
 mod window;
 
-pub(crate) use window::{End, Estimator, LEAST_STALL, Sample};
+use portcullis_engine::Class;
+
+#[cfg(feature = "layer")]
+pub(crate) use window::LEAST_STALL;
+pub use window::{End, Estimator, Sample};
+
+/// How much of the limit requests of a class may fill, together with all others, in thousandths. `reserved` is what only critical requests may
+/// fill, and `background` the most that background requests may.
+pub fn share(class: Class, reserved: u32, background: u32) -> u32 {
+    match class {
+        Class::Critical => WHOLE,
+        Class::Default => WHOLE - reserved,
+        Class::Background => background.min(WHOLE - reserved),
+    }
+}
+
+/// How much of a limit a class may fill, together with all others. `share` is in thousandths, and the result is rounded up.
+pub fn most(limit: u32, share: u32) -> u32 {
+    u32::try_from((u64::from(limit) * u64::from(share)).div_ceil(1_000)).unwrap_or(limit)
+}
 
 /// A limit, and the latency of the service without load.
 #[derive(Clone, Debug)]
-pub(crate) struct AdaptiveLimit {
+pub struct AdaptiveLimit {
     floor: u32,
     ceiling: u32,
     limit: u32,
@@ -41,7 +60,7 @@ pub(crate) struct Observed {
 
 /// By how much the latency may exceed that of the service without load: a ratio, in thousandths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Tolerance(u64);
+pub struct Tolerance(u64);
 
 impl Tolerance {
     #[cfg(test)]
@@ -49,7 +68,7 @@ impl Tolerance {
 
     /// `None` below 1.1 and above 10.
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "from 1 100 to 10 000")]
-    pub(crate) fn new(ratio: f64) -> Option<Self> {
+    pub fn new(ratio: f64) -> Option<Self> {
         (1.1..=10.0).contains(&ratio).then(|| Self((ratio * 1_000.0).round() as u64))
     }
 
@@ -62,7 +81,7 @@ impl Tolerance {
 
 impl AdaptiveLimit {
     /// Begins at the floor, where the latency without load is learned. `floor` is at least 1 and at most `ceiling`.
-    pub(crate) fn new(floor: u32, ceiling: u32) -> Self {
+    pub fn new(floor: u32, ceiling: u32) -> Self {
         Self { floor, ceiling, limit: floor, unloaded: None, is_starting: true }
     }
 
@@ -153,6 +172,8 @@ fn saturated(value: u128) -> u64 {
     u64::try_from(value).unwrap_or(u64::MAX)
 }
 
+/// All of the limit.
+pub const WHOLE: u32 = 1_000;
 /// A millisecond, which is added to both latencies: differences of microseconds are those of the scheduler, not of a queue.
 const NOISE: u64 = 1_000_000;
 

@@ -47,11 +47,6 @@ impl Shared {
         }
     }
 
-    /// How much of a limit a class may fill, together with all others. `share` is in thousandths, and the result is rounded up.
-    pub(crate) fn most(limit: u32, share: u32) -> u32 {
-        u32::try_from((u64::from(limit) * u64::from(share)).div_ceil(1_000)).unwrap_or(limit)
-    }
-
     /// Counts a request if there is room for it: if fewer than `most` are in flight, or if none waits for its response head and fewer than
     /// `most_of_all` are in flight, so that there is always one that shows the latency.
     ///

@@ -58,7 +58,7 @@ impl MemoryStoreBuilder {
             capacity: 250_000,
             bytes: None,
             total_capacity: 16_000_000,
-            total_bytes: 4 * GIBIBYTE,
+            total_bytes: GIBIBYTE.saturating_mul(4),
             swept_per_check: 2,
             override_capacity: 10_000,
         }

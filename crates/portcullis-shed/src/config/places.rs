@@ -9,6 +9,7 @@ use portcullis_core::Secret;
 use portcullis_identity::{Identity, KeyExtractor};
 use portcullis_tower::internal::ListedShed as _;
 
+use crate::limit;
 use crate::shared::{Counts, Shared};
 
 /// The places of all callers of a layer.
@@ -60,9 +61,9 @@ impl Places {
         held.set_share(share_of(limit));
         let is_below = held.of(caller) < held.share;
         // What its class may fill of the ceiling: what is reserved for others stays so. The last share is for callers that hold less than theirs.
-        let most_of_class = Shared::most(shared.ceiling(), class_share);
+        let most_of_class = limit::most(shared.ceiling(), class_share);
         let most_of_all = if is_below { most_of_class } else { most_of_class.saturating_sub(held.share) };
-        let most = Shared::most(limit, class_share);
+        let most = limit::most(limit, class_share);
         let most = if is_below { most.saturating_add(held.beyond) } else { most }.min(most_of_all);
         let counts = shared.enter_below(most, most_of_all)?;
         held.add(caller);

@@ -11,9 +11,9 @@ use portcullis_tower::{BodyRate, Registry};
 
 use super::ShedLayer;
 use crate::MAX_LIMIT;
-use crate::config::{Classes, ShedConfig, WHOLE};
+use crate::config::{Classes, ShedConfig};
 use crate::error::ShedError;
-use crate::limit::Tolerance;
+use crate::limit::{Tolerance, WHOLE};
 use crate::shared::Shared;
 
 /// The limit of a layer, and what can be wrong with its options: the settings of [`ShedLayer::try_new`].

@@ -4,7 +4,7 @@ use super::{AdaptiveLimit, Observed, Tolerance};
 
 /// The limit, and the window of requests that determines its next change.
 #[derive(Debug)]
-pub(crate) struct Estimator {
+pub struct Estimator {
     limit: AdaptiveLimit,
     since: u64,
     samples: u32,
@@ -16,18 +16,22 @@ pub(crate) struct Estimator {
 
 /// A request that has ended, or whose response head is there.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Sample {
+pub struct Sample {
+    /// When it was admitted, in nanoseconds.
     pub started: u64,
+    /// When its response head was there, or it has ended, in nanoseconds.
     pub now: u64,
     /// How many requests waited for their response heads when it was admitted, itself included.
     pub waiting: u32,
     /// Whether half of the limit was used then.
     pub is_pressed: bool,
+    /// How it has ended.
     pub end: End,
 }
 
+/// How a request has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum End {
+pub enum End {
     /// The service has done its work.
     Served,
     /// It has answered with an error, or the client has left: the work would have taken at least as long.
@@ -37,21 +41,23 @@ pub(crate) enum End {
 }
 
 impl Estimator {
-    pub(crate) fn new(limit: AdaptiveLimit) -> Self {
+    /// Begins at a limit.
+    pub fn new(limit: AdaptiveLimit) -> Self {
         Self { limit, since: 0, samples: 0, total: 0, reports: 0, waiting: 0, is_pressed: false }
     }
 
-    pub(crate) fn limit(&self) -> u32 {
+    /// The limit as it is now.
+    pub fn limit(&self) -> u32 {
         self.limit.limit()
     }
 
     /// How long a service may take for its next response head while requests are rejected, in nanoseconds. Only what takes longer is a stall.
-    pub(crate) fn patience(&self, tolerance: Tolerance) -> u64 {
+    pub fn patience(&self, tolerance: Tolerance) -> u64 {
         self.limit.longest_known(tolerance).unwrap_or(0).max(LEAST_STALL)
     }
 
     /// Raises the limit by a step because nothing shows what it should be, and begins another window. Returns the limit.
-    pub(crate) fn grow(&mut self, now: u64) -> u32 {
+    pub fn grow(&mut self, now: u64) -> u32 {
         self.limit.grow();
         *self = Self { since: now, ..Self::new(self.limit.clone()) };
         self.limit()
@@ -60,7 +66,7 @@ impl Estimator {
     /// Adds a request. Returns whether the window is complete.
     ///
     /// A request that began before the window does not count: it shows what the limit was before its last change.
-    pub(crate) fn add(&mut self, sample: Sample, tolerance: Tolerance) -> bool {
+    pub fn add(&mut self, sample: Sample, tolerance: Tolerance) -> bool {
         if sample.started < self.since {
             return false;
         }
@@ -80,7 +86,7 @@ impl Estimator {
     }
 
     /// Changes the limit by what the window has shown, and begins the next one. Returns the limit.
-    pub(crate) fn close(&mut self, now: u64, has_rejected: bool, tolerance: Tolerance) -> u32 {
+    pub fn close(&mut self, now: u64, has_rejected: bool, tolerance: Tolerance) -> u32 {
         let mean = self.total.checked_div(u128::from(self.samples)).unwrap_or(0);
         let observed = Observed {
             latency: u64::try_from(mean).unwrap_or(u64::MAX),

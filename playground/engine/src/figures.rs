@@ -1,0 +1,187 @@
+//! The counters of a lane.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use portcullis_core::algorithm::State;
+use portcullis_core::{Policy, Quota, SlidingLog, Strategy, Timestamp};
+
+use crate::lane::{Lane, Row, Verdict};
+use crate::scene::{KeyKind, StoreKind};
+
+/// What was counted.
+pub(crate) struct Figures {
+    /// Requests, admitted, of these waited and degraded, rejected by limits, because the store failed, shed.
+    pub(crate) counts: [u64; 7],
+    /// The waits of admitted requests: the median and the 95th percentile.
+    pub(crate) wait: [u64; 2],
+    /// The times from arrival to end, likewise.
+    pub(crate) latency: [u64; 2],
+    /// The requests about which an exact log decides otherwise. `None` where there is no such log.
+    pub(crate) wrong: Option<u64>,
+    pub(crate) limits: Vec<OfLimit>,
+}
+
+/// What was counted under one limit.
+pub(crate) struct OfLimit {
+    pub(crate) period: u64,
+    pub(crate) limit: u64,
+    /// The most units that one key got in any period. Of requests in flight: at any instant.
+    pub(crate) most: u64,
+    /// What the algorithm promises as the most. `None` if it promises nothing.
+    pub(crate) bound: Option<u64>,
+}
+
+impl Figures {
+    pub(crate) fn of(lane: &Lane<'_>) -> Self {
+        let rows = &lane.rows;
+        let count = |wanted: &dyn Fn(&Row) -> bool| rows.iter().filter(|row| wanted(row)).count() as u64;
+        let counts = [
+            rows.len() as u64,
+            count(&|row| row.is_admitted()),
+            count(&|row| row.verdict == Verdict::Wait),
+            count(&|row| row.is_admitted() && row.is_degraded),
+            count(&|row| row.verdict == Verdict::Limited),
+            count(&|row| row.verdict == Verdict::StoreFailed),
+            count(&|row| row.verdict == Verdict::Shed),
+        ];
+        let admitted = || rows.iter().filter(|row| row.is_admitted());
+        let ended = admitted().filter_map(|row| Some(row.end?.saturating_sub(row.request.at)));
+        Self {
+            counts,
+            wait: percentiles(admitted().map(|row| row.wait).collect()),
+            latency: percentiles(ended.collect()),
+            wrong: wrong(lane),
+            limits: (0..lane.settings.limits.len()).map(|index| of_limit(lane, index)).collect(),
+        }
+    }
+}
+
+impl Row {
+    pub(crate) fn is_admitted(&self) -> bool {
+        matches!(self.verdict, Verdict::Pass | Verdict::Wait)
+    }
+
+    /// Whose budget the row is charged to under a limit.
+    fn budget(&self, key: KeyKind) -> (usize, u32) {
+        match key {
+            KeyKind::All => (0, 0),
+            KeyKind::Client => (self.request.client, self.request.member),
+        }
+    }
+}
+
+/// The smallest values that half and 95 % of all do not exceed.
+fn percentiles(mut values: Vec<u64>) -> [u64; 2] {
+    values.sort_unstable();
+    [50, 95].map(|percent| {
+        let rank = (values.len() * percent).div_ceil(100);
+        values.get(rank.saturating_sub(1)).copied().unwrap_or(0)
+    })
+}
+
+fn of_limit(lane: &Lane<'_>, index: usize) -> OfLimit {
+    let settings = &lane.settings.limits[index];
+    let strategy = settings.policy.strategy();
+    let period = micros(strategy.window());
+    let mut budgets: BTreeMap<_, Vec<(u64, u64)>> = BTreeMap::new();
+    for row in lane.rows.iter().filter(|row| row.is_admitted()) {
+        let at = row.request.at + row.wait;
+        let uses = if settings.settle { row.request.uses } else { None };
+        budgets.entry(row.budget(settings.key)).or_default().push((at, uses.unwrap_or(row.request.cost)));
+    }
+    let most = if let Strategy::InFlight(_) = strategy {
+        let of = |row: &&Row| row.is_admitted();
+        let mut budgets: BTreeMap<_, Vec<(u64, bool, u64)>> = BTreeMap::new();
+        for row in lane.rows.iter().filter(of) {
+            let changes = budgets.entry(row.budget(settings.key)).or_default();
+            changes.push((row.request.at + row.wait, true, row.request.cost));
+            changes.push((row.end.unwrap_or(u64::MAX), false, row.request.cost));
+        }
+        budgets.into_values().map(most_at_once).max().unwrap_or(0)
+    } else {
+        budgets.into_values().map(|charges| most_in_any(charges, period)).max().unwrap_or(0)
+    };
+    OfLimit { period, limit: strategy.limit(), most, bound: bound(lane, &settings.policy) }
+}
+
+/// The most units in any period.
+fn most_in_any(mut charges: Vec<(u64, u64)>, period: u64) -> u64 {
+    charges.sort_unstable();
+    let (mut first, mut sum, mut most) = (0, 0_u64, 0);
+    for (at, units) in &charges {
+        sum += units;
+        while charges[first].0.saturating_add(period) <= *at {
+            sum -= charges[first].1;
+            first += 1;
+        }
+        most = most.max(sum);
+    }
+    most
+}
+
+/// The most units at any instant, of those that begin and end.
+fn most_at_once(mut changes: Vec<(u64, bool, u64)>) -> u64 {
+    changes.sort_unstable();
+    let (mut now, mut most) = (0_u64, 0);
+    for (_, begins, units) in changes {
+        now = if begins { now + units } else { now.saturating_sub(units) };
+        most = most.max(now);
+    }
+    most
+}
+
+/// What a policy promises as the most units of a key in any period, over all instances.
+fn bound(lane: &Lane<'_>, policy: &Policy) -> Option<u64> {
+    let strategy = policy.strategy();
+    let limit = strategy.limit();
+    let promised = match strategy {
+        Strategy::TokenBucket(_) | Strategy::Gcra(_) | Strategy::LeakyBucket(_) => {
+            limit + strategy.quota().map_or(0, Quota::limit)
+        }
+        Strategy::FixedWindow(_) | Strategy::CalendarWindow(_) | Strategy::SlidingWindow(_) => limit * 2,
+        Strategy::SlidingLog(_) | Strategy::InFlight(_) => limit,
+    };
+    let instances = u64::from(lane.settings.instances);
+    let leased = match lane.settings.store {
+        StoreKind::Shared => policy.max_lease().map_or(0, |units| units.get() * instances),
+        StoreKind::Share => 0,
+    };
+    (!policy.is_unlimited()).then_some(promised + leased)
+}
+
+/// The requests about which exact logs of the limits decide otherwise. They see the same requests, and charge what they admit.
+fn wrong(lane: &Lane<'_>) -> Option<u64> {
+    let logs: Vec<Strategy> = lane.settings.limits.iter().map(|limit| exact(limit.policy.strategy())).collect::<Option<_>>()?;
+    if logs.is_empty() {
+        return None;
+    }
+    let mut states: BTreeMap<(usize, (usize, u32)), Option<State>> = BTreeMap::new();
+    let mut wrong = 0;
+    for row in lane.rows.iter().filter(|row| row.verdict != Verdict::Shed) {
+        let now = Timestamp::from_micros(lane.scene.start * 1_000 + row.request.at);
+        let keys: Vec<_> = (0..logs.len()).map(|index| (index, row.budget(lane.settings.limits[index].key))).collect();
+        let fits = keys.iter().all(|key| {
+            let state = states.get(key).and_then(Option::as_ref);
+            logs[key.0].evaluate(state, now, row.request.cost).admitted
+        });
+        if fits {
+            for key in keys {
+                logs[key.0].charge(states.entry(key).or_default(), now, row.request.cost);
+            }
+        }
+        wrong += u64::from(fits != row.is_admitted());
+    }
+    Some(wrong)
+}
+
+/// The log of as many units in as long a period.
+fn exact(strategy: &Strategy) -> Option<Strategy> {
+    let quota = strategy.quota()?;
+    let quota = Quota::new(quota.limit(), quota.period(), None).ok()?;
+    SlidingLog::new(quota).ok().map(Strategy::SlidingLog)
+}
+
+fn micros(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
+}

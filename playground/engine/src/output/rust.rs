@@ -1,0 +1,174 @@
+//! A lane as Rust.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use portcullis_core::{Anchor, FailureMode, Policy, Quota, Refill, Strategy};
+
+use crate::scene::{Dialect, KeyKind, LaneSettings, StoreKind};
+
+/// A function that makes the layer of a lane. `None` without limits.
+pub(super) fn of(lane: &LaneSettings) -> Option<String> {
+    let (last, first) = lane.limits.split_last()?;
+    let mut text = String::new();
+    // Writing to a string cannot fail.
+    for line in uses(lane) {
+        let _ = writeln!(text, "use {line};");
+    }
+    text.push('\n');
+    match lane.store {
+        StoreKind::Share => {
+            let _ = writeln!(
+                text,
+                "/// `limiter` is `Limiter::new(InstanceShare::new(MemoryStore::new(), {}))` of `portcullis::store`.",
+                lane.instances
+            );
+        }
+        StoreKind::Shared => text.push_str("/// `limiter` is `Limiter::memory()`, or `Limiter::redis(url)` for several instances.\n"),
+    }
+    text.push_str("pub fn layer(limiter: &Limiter) -> Result<RateLimitLayer, Box<dyn std::error::Error>> {\n");
+    for (index, limit) in lane.limits.iter().enumerate() {
+        let key = match limit.key {
+            KeyKind::Client => "ClientIp::peer()",
+            KeyKind::All => "Global",
+        };
+        let _ = writeln!(text, "    let limit{} = {}.by({key});", index + 1, policy(&limit.policy));
+    }
+    if first.is_empty() {
+        text.push_str("    Ok(limiter.layer(limit1)");
+    } else {
+        let names: Vec<_> = (1..=lane.limits.len()).map(|number| format!("limit{number}")).collect();
+        let _ = write!(text, "    Ok(limiter.layer([{}])", names.join(", "));
+    }
+    let _ = last;
+    if lane.headers != Dialect::default() {
+        let _ = write!(text, ".headers({})", lane.headers.names()[1]);
+    }
+    if lane.spread > 0 {
+        let _ = write!(text, ".spread_retries({})", duration(Duration::from_millis(lane.spread)));
+    }
+    text.push_str(")\n}\n");
+    Some(text)
+}
+
+/// The lines of `use`.
+fn uses(lane: &LaneSettings) -> Vec<&'static str> {
+    let all = of_text(lane);
+    let has = |name: &str| all.contains(name);
+    let is_peer = lane.limits.iter().any(|limit| limit.key == KeyKind::Client);
+    let mut uses = Vec::new();
+    if has("Duration::") {
+        uses.push("std::time::Duration");
+    }
+    if lane.headers != Dialect::default() {
+        uses.push("portcullis::headers::RateLimitHeaders");
+    }
+    if lane.limits.iter().any(|limit| limit.key == KeyKind::All) {
+        uses.push("portcullis::key::Global");
+    }
+    for (name, line) in [
+        ("FixedWindow::", "portcullis::store::FixedWindow"),
+        ("SlidingWindow::", "portcullis::store::SlidingWindow"),
+        ("TokenBucket::", "portcullis::store::TokenBucket"),
+        ("InFlight::", "portcullis::store::InFlight"),
+        ("Anchor::", "portcullis::store::Anchor"),
+        ("Refill::", "portcullis::store::Refill"),
+        ("calendar::", "portcullis::calendar"),
+        ("FailureMode::", "portcullis::FailureMode"),
+        ("PolicySettings::", "portcullis::PolicySettings"),
+        ("Quota::", "portcullis::Quota"),
+    ] {
+        if has(name) {
+            uses.push(line);
+        }
+    }
+    if is_peer {
+        uses.push("portcullis::ClientIp");
+    }
+    uses.push("portcullis::{Limiter, Policy, PolicyExt as _, RateLimitLayer}");
+    uses
+}
+
+/// All expressions of the lane, to find what they use.
+fn of_text(lane: &LaneSettings) -> String {
+    let mut text: String = lane.limits.iter().map(|limit| policy(&limit.policy)).collect();
+    if lane.spread > 0 {
+        text.push_str("Duration::");
+    }
+    text
+}
+
+/// The expression that makes a policy.
+fn policy(policy: &Policy) -> String {
+    let (name, strategy) = (policy.name().as_str(), policy.strategy());
+    let quota = strategy.quota().map_or_else(String::new, quota);
+    let try_new = |strategy: String| {
+        format!("Policy::try_new({name:?}, {strategy}, PolicySettings::default())?")
+    };
+    let mut text = match strategy {
+        Strategy::FixedWindow(window) => match window.anchor() {
+            Anchor::FirstRequest => {
+                try_new(format!("FixedWindow::new({quota}).map(|window| window.anchored(Anchor::FirstRequest))"))
+            }
+            _ => format!("Policy::fixed_window({name:?}, {quota})"),
+        },
+        Strategy::SlidingWindow(window) if window.slots() != 1 => {
+            try_new(format!("SlidingWindow::with_slots({quota}, {})", window.slots()))
+        }
+        Strategy::TokenBucket(bucket) if bucket.refill() == Refill::Interval => {
+            try_new(format!("TokenBucket::new({quota}).map(|bucket| bucket.refilled(Refill::Interval))"))
+        }
+        Strategy::InFlight(limit) => {
+            try_new(format!("InFlight::new({}).and_then(|limit| limit.with_lease({}))", limit.limit(), duration(limit.lease())))
+        }
+        Strategy::CalendarWindow(window) => {
+            format!("calendar::months_in(\"UTC\")?.policy({name:?}, {})?", window.limit())
+        }
+        other => format!("Policy::{}({name:?}, {quota})", other.tag()),
+    };
+    match policy.failure_mode() {
+        mode if mode == FailureMode::default() => {}
+        FailureMode::Open => text.push_str(".on_store_failure(FailureMode::Open)"),
+        FailureMode::Closed => text.push_str(".on_store_failure(FailureMode::Closed)"),
+        FailureMode::OpenFor(outage) => {
+            let _ = write!(text, ".on_store_failure(FailureMode::OpenFor({}))", duration(outage));
+        }
+        FailureMode::Local { instances } => {
+            let _ = write!(text, ".on_store_failure(FailureMode::local({instances}))");
+        }
+        _ => {}
+    }
+    if let Some(wait) = policy.max_wait().filter(|_| !matches!(strategy, Strategy::LeakyBucket(_))) {
+        let _ = write!(text, ".wait_at_most({})", duration(wait));
+    }
+    if let Some(units) = policy.max_lease() {
+        let _ = write!(text, ".lease({units})");
+    }
+    if let Some(units) = policy.max_debt() {
+        let _ = write!(text, ".allow_debt({units})");
+    }
+    text
+}
+
+fn quota(quota: Quota) -> String {
+    let limit = quota.limit();
+    let period = match quota.period().as_micros() {
+        1_000_000 => format!("Quota::per_second({limit})"),
+        60_000_000 => format!("Quota::per_minute({limit})"),
+        3_600_000_000 => format!("Quota::per_hour({limit})"),
+        86_400_000_000 => format!("Quota::per_day({limit})"),
+        _ => format!("Quota::per({limit}, {})", duration(quota.period())),
+    };
+    match quota.explicit_burst() {
+        Some(burst) => format!("{period}.burst({burst})"),
+        None => period,
+    }
+}
+
+fn duration(time: Duration) -> String {
+    match time.as_micros() {
+        micros if micros % 1_000_000 == 0 => format!("Duration::from_secs({})", micros / 1_000_000),
+        micros if micros % 1_000 == 0 => format!("Duration::from_millis({})", micros / 1_000),
+        micros => format!("Duration::from_micros({micros})"),
+    }
+}
