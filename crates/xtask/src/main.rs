@@ -8,6 +8,7 @@ mod instructions;
 mod lines;
 mod test;
 mod tools;
+mod wasm;
 mod workspace;
 
 use std::process::ExitCode;
@@ -34,6 +35,8 @@ enum Command {
     Faults(faults::FaultOptions),
     /// Prints the lines of source of each crate, without tests
     Lines,
+    /// Builds the engine of the playground as WebAssembly
+    Wasm,
 }
 
 fn main() -> ExitCode {
@@ -43,6 +46,7 @@ fn main() -> ExitCode {
         Command::Bench(options) => bench::run(&options),
         Command::Faults(options) => faults::run(&options),
         Command::Lines => lines::run(),
+        Command::Wasm => wasm::run(),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -35,6 +35,8 @@ pub(crate) struct Dependency {
     pub(crate) name: String,
     /// `None` for a normal dependency, else `build` or `dev`.
     pub(crate) kind: Option<String>,
+    #[serde(default)]
+    pub(crate) optional: bool,
 }
 
 impl Workspace {

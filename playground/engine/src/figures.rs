@@ -17,8 +17,8 @@ pub(crate) struct Figures {
     pub(crate) wait: [u64; 2],
     /// The times from arrival to end, likewise.
     pub(crate) latency: [u64; 2],
-    /// The requests about which an exact log decides otherwise. `None` where there is no such log.
-    pub(crate) wrong: Option<u64>,
+    /// The requests that were wrongly admitted and wrongly rejected, beside exact logs. `None` where there is no such log.
+    pub(crate) wrong: Option<[u64; 2]>,
     pub(crate) limits: Vec<OfLimit>,
 }
 
@@ -83,7 +83,7 @@ fn percentiles(mut values: Vec<u64>) -> [u64; 2] {
 fn of_limit(lane: &Lane<'_>, index: usize) -> OfLimit {
     let settings = &lane.settings.limits[index];
     let strategy = settings.policy.strategy();
-    let period = micros(strategy.window());
+    let period = micros(strategy.quota().map_or(strategy.window(), Quota::period));
     let mut budgets: BTreeMap<_, Vec<(u64, u64)>> = BTreeMap::new();
     for row in lane.rows.iter().filter(|row| row.is_admitted()) {
         let at = row.request.at + row.wait;
@@ -151,16 +151,18 @@ fn bound(lane: &Lane<'_>, policy: &Policy) -> Option<u64> {
 }
 
 /// The requests about which exact logs of the limits decide otherwise. They see the same requests, and charge what they admit.
-fn wrong(lane: &Lane<'_>) -> Option<u64> {
-    let logs: Vec<Strategy> = lane.settings.limits.iter().map(|limit| exact(limit.policy.strategy())).collect::<Option<_>>()?;
+fn wrong(lane: &Lane<'_>) -> Option<[u64; 2]> {
+    let logs: Vec<Strategy> =
+        lane.settings.limits.iter().map(|limit| exact(limit.policy.strategy())).collect::<Option<_>>()?;
     if logs.is_empty() {
         return None;
     }
     let mut states: BTreeMap<(usize, (usize, u32)), Option<State>> = BTreeMap::new();
-    let mut wrong = 0;
+    let mut wrong = [0, 0];
     for row in lane.rows.iter().filter(|row| row.verdict != Verdict::Shed) {
         let now = Timestamp::from_micros(lane.scene.start * 1_000 + row.request.at);
-        let keys: Vec<_> = (0..logs.len()).map(|index| (index, row.budget(lane.settings.limits[index].key))).collect();
+        let keys: Vec<_> =
+            (0..logs.len()).map(|index| (index, row.budget(lane.settings.limits[index].key))).collect();
         let fits = keys.iter().all(|key| {
             let state = states.get(key).and_then(Option::as_ref);
             logs[key.0].evaluate(state, now, row.request.cost).admitted
@@ -170,7 +172,8 @@ fn wrong(lane: &Lane<'_>) -> Option<u64> {
                 logs[key.0].charge(states.entry(key).or_default(), now, row.request.cost);
             }
         }
-        wrong += u64::from(fits != row.is_admitted());
+        wrong[0] += u64::from(row.is_admitted() && !fits);
+        wrong[1] += u64::from(!row.is_admitted() && fits);
     }
     Some(wrong)
 }

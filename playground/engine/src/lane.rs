@@ -126,9 +126,17 @@ impl<'a> Lane<'a> {
             let spread = RetrySpread::new(Duration::from_millis(settings.spread));
             responses.set_retry_spread(spread.map_err(|error| error.to_string())?);
         }
-        let shown: Vec<_> = settings.limits.iter().enumerate().map(|(index, limit)| {
-            ShownPolicy { index, policy: &limit.policy, is_listed: true, warn_at: None }
-        }).collect();
+        let shown: Vec<_> = settings
+            .limits
+            .iter()
+            .enumerate()
+            .map(|(index, limit)| ShownPolicy {
+                index,
+                policy: &limit.policy,
+                is_listed: true,
+                warn_at: None,
+            })
+            .collect();
         responses.render(&shown);
         Ok(Self {
             scene,
@@ -283,7 +291,8 @@ impl<'a> Lane<'a> {
     fn sample(&mut self, at: u64, limit: usize, owner: Owner) {
         let client = usize::try_from(owner.0).unwrap_or(0);
         let policy = self.instances[owner.1].policy(limit).clone();
-        let herds = self.scene.streams.iter().any(|stream| stream.client == client && stream.members.is_some());
+        let herds =
+            self.scene.streams.iter().any(|stream| stream.client == client && stream.members.is_some());
         let key = self.key(limit, client, u32::from(herds && owner.0 >= 0));
         let state = match self.instances[owner.1].own_states() {
             Some(states) => states.state(&policy, key),

@@ -1,7 +1,7 @@
 //! Samples of states, which a page draws as they are.
 
 use portcullis_core::algorithm::State;
-use portcullis_core::{Strategy, Timestamp};
+use portcullis_core::{Quota, Strategy, Timestamp};
 
 use crate::json::Json;
 use crate::lane::Owner;
@@ -23,7 +23,11 @@ struct OfLimit {
 
 impl Samples {
     pub(crate) fn new(limits: usize) -> Self {
-        Self { limits: (0..limits).map(|_| OfLimit::default()).collect(), service: Vec::new(), leases: Vec::new() }
+        Self {
+            limits: (0..limits).map(|_| OfLimit::default()).collect(),
+            service: Vec::new(),
+            leases: Vec::new(),
+        }
     }
 
     /// Adds the state of an owner under a limit.
@@ -78,8 +82,10 @@ fn push_state(row: &mut Vec<i64>, strategy: &Strategy, state: &State, (at, now):
     match state {
         State::Tat(tat) => {
             let level = u128::from(tat.micros.saturating_sub(now)) * 1_000;
-            let (limit, period) = (strategy.quota().map_or(0, |quota| quota.limit()), strategy.window().as_micros());
-            row.push(level.saturating_mul(u128::from(limit)).checked_div(period).map_or(0, saturated));
+            let quota = strategy.quota().unwrap_or(Quota::UNLIMITED);
+            let units =
+                level.saturating_mul(u128::from(quota.limit())).checked_div(quota.period().as_micros());
+            row.push(units.map_or(0, saturated));
             row.push(since_start(tat.micros));
         }
         State::Window(window) => {
@@ -98,8 +104,10 @@ fn push_state(row: &mut Vec<i64>, strategy: &Strategy, state: &State, (at, now):
             let end = slots.end() + passed as u64 * slots.width();
             let counts: Vec<u64> =
                 std::iter::repeat_n(0, passed).chain(counts.iter().copied()).take(counts.len()).collect();
-            let (oldest, whole) = counts.split_last().map_or((0, &[][..]), |(oldest, whole)| (*oldest, whole));
-            let fading = u128::from(oldest) * 1_000 * u128::from(end.saturating_sub(now)) / u128::from(slots.width());
+            let (oldest, whole) =
+                counts.split_last().map_or((0, &[][..]), |(oldest, whole)| (*oldest, whole));
+            let fading =
+                u128::from(oldest) * 1_000 * u128::from(end.saturating_sub(now)) / u128::from(slots.width());
             row.push(saturated(u128::from(whole.iter().sum::<u64>()) * 1_000 + fading));
             row.push(since_start(end));
             row.extend(counts.iter().take(SHOWN_SLOTS).copied().map(number));
@@ -121,7 +129,13 @@ fn push_state(row: &mut Vec<i64>, strategy: &Strategy, state: &State, (at, now):
 /// Mirrors: the Lua files of `portcullis-redis`, each of which describes its state.
 fn redis_bytes(state: &State) -> usize {
     match state {
-        State::Tat(tat) => if tat.remainder == 0 { 8 } else { 16 },
+        State::Tat(tat) => {
+            if tat.remainder == 0 {
+                8
+            } else {
+                16
+            }
+        }
         State::Window(_) | State::CalendarCount(_) => 24,
         State::Slots(slots) => {
             let counts = slots.counts();

@@ -211,9 +211,7 @@ impl Dialect {
         match self {
             Self::None => ["none", "RateLimitHeaders::NONE"],
             Self::XRateLimit => ["x-ratelimit", "RateLimitHeaders::X_RATELIMIT"],
-            Self::UnixTime => {
-                ["x-ratelimit-unix-time", "RateLimitHeaders::X_RATELIMIT.reset_as_unix_time()"]
-            }
+            Self::UnixTime => ["x-ratelimit-unix-time", "RateLimitHeaders::X_RATELIMIT.reset_as_unix_time()"],
             Self::Ietf => ["ietf", "RateLimitHeaders::IETF"],
             Self::IetfDraft6 => ["ietf-draft-6", "RateLimitHeaders::IETF_DRAFT_6"],
             Self::ByPolicy => ["by-policy", "RateLimitHeaders::BY_POLICY"],

@@ -151,7 +151,9 @@ impl Sender<'_> {
         if request.at >= self.scene.duration * MILLI {
             self.traffic.left_out += 1;
         } else if self.traffic.requests.len() >= MAX_REQUESTS {
-            return Err(format!("streams: more than {MAX_REQUESTS} requests: make the scene shorter or the rates lower"));
+            return Err(format!(
+                "streams: more than {MAX_REQUESTS} requests: make the scene shorter or the rates lower"
+            ));
         } else {
             self.traffic.requests.push(request);
         }

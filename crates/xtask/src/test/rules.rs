@@ -5,6 +5,7 @@ mod client_module;
 mod dependencies;
 mod guides;
 mod links;
+pub(crate) mod playground;
 mod rooms;
 mod runtime;
 mod type_names;
@@ -39,6 +40,7 @@ pub(super) fn check(workspace: &Workspace) -> Result<()> {
     broken.extend(circles::violations(&sources));
     broken.extend(client_module::violations(&sources));
     broken.extend(rooms::violations(&sources));
+    broken.extend(playground::violations(workspace)?);
     broken.extend(type_names::violations(&sources));
     broken.extend(unsafe_module::violations(&sources));
     broken.extend(runtime::violations(workspace)?);

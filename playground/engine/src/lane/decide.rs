@@ -8,7 +8,7 @@ use std::time::Duration;
 use http::Request as HttpRequest;
 use http::Response;
 use portcullis_core::store::{Checks, Outcome};
-use portcullis_core::{FailureMode, StoreError};
+use portcullis_core::{Decision, FailureMode, StoreError};
 use portcullis_engine::{Ask, Limits, Now, Rejected, StoreCall, is_in_flight, now};
 use portcullis_response::Rejection;
 use portcullis_response::internal::{Cause, Individual};
@@ -26,14 +26,14 @@ impl Lane<'_> {
         let mut row = Row::new(request, instance);
         let entered = match &mut self.gate {
             None => None,
-            Some(gate) => match gate.enter(request.at, class) {
-                Some(entered) => Some(entered),
-                None => {
+            Some(gate) => {
+                let Some(entered) = gate.enter(request.at, class) else {
                     row.verdict = Verdict::Shed;
                     self.rows.push(row);
                     return self.reject(number, Cause::Shed);
-                }
-            },
+                };
+                Some(entered)
+            }
         };
         let decided = self.decide(&request, instance);
         self.steps.push(Step::Check(number));
@@ -56,8 +56,11 @@ impl Lane<'_> {
                 if let Some(gate) = &mut self.gate {
                     gate.leave();
                 }
-                row.verdict =
-                    if matches!(rejected, Rejected::Limited { .. }) { Verdict::Limited } else { Verdict::StoreFailed };
+                row.verdict = if matches!(rejected, Rejected::Limited { .. }) {
+                    Verdict::Limited
+                } else {
+                    Verdict::StoreFailed
+                };
                 if let Rejected::Limited { outcome, .. } = &rejected {
                     row.show(outcome, self.settings.limits.iter().map(|limit| limit.policy.name().as_str()));
                 }
@@ -175,7 +178,12 @@ impl Lane<'_> {
                 ready(limits.refund(receipt)).ok().map(|_| Step::Release { at, row: number, limit })
             } else {
                 let cost = request.uses.unwrap_or(request.cost);
-                ready(limits.settle(receipt, cost)).ok().map(|_| Step::Settle { at, row: number, limit, cost })
+                ready(limits.settle(receipt, cost)).ok().map(|_| Step::Settle {
+                    at,
+                    row: number,
+                    limit,
+                    cost,
+                })
             };
             self.steps.extend(step);
         }
@@ -213,13 +221,15 @@ impl Row {
         self.remaining = decision.remaining();
         self.reset = micros(decision.reset_after());
         self.policy = names.position(|name| name == decision.policy().as_str());
-        self.is_degraded = outcome.decisions().iter().any(|decision| decision.is_degraded());
+        self.is_degraded = outcome.decisions().iter().any(Decision::is_degraded);
     }
 }
 
 fn checks(ask: &Ask, limits: &Limits) -> Checks {
     let enforced = ask.enforced();
-    Checks::of(enforced.len(), |number| (enforced[number].policy(limits), enforced[number].key, enforced[number].cost))
+    Checks::of(enforced.len(), |number| {
+        (enforced[number].policy(limits), enforced[number].key, enforced[number].cost)
+    })
 }
 
 /// The answer to a call of a store in memory.

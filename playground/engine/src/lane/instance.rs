@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use portcullis_core::{ManualClock, Policy};
 use portcullis_core::store::Store;
+use portcullis_core::{ManualClock, Policy};
 use portcullis_engine::{Engine, Limit, Limits};
 use portcullis_memory::{Fallback, InstanceShare, MemoryStore};
 
@@ -20,9 +20,13 @@ pub(super) struct Instance {
 }
 
 impl Instance {
-    pub(super) fn new(settings: &LaneSettings, redis: Redis, clock: &Arc<ManualClock>) -> Result<Self, String> {
+    pub(super) fn new(
+        settings: &LaneSettings,
+        redis: Redis,
+        clock: &Arc<ManualClock>,
+    ) -> Result<Self, String> {
         let policies: Vec<_> = settings.limits.iter().map(|limit| limit.policy.clone()).collect();
-        let (mut leases, mut own) = (None, None);
+        let (mut in_front, mut own) = (None, None);
         let store: Arc<dyn Store> = match settings.store {
             StoreKind::Share => {
                 let share = Arc::new(InstanceShare::new(super::memory(clock), settings.instances));
@@ -31,7 +35,7 @@ impl Instance {
             }
             StoreKind::Shared => {
                 let leased = Arc::new(Leased::new(redis, Arc::clone(clock)));
-                leases = Some(Arc::clone(&leased));
+                in_front = Some(Arc::clone(&leased));
                 Arc::new(Fallback::builder(leased).clock(ManualClock::clone(clock)).build())
             }
         };
@@ -43,7 +47,7 @@ impl Instance {
         let instances = std::num::NonZeroU32::new(settings.instances).unwrap_or(std::num::NonZeroU32::MIN);
         let share = |policy: &Policy| policy.share_among(instances).unwrap_or_else(|_| policy.clone());
         let policies = if own.is_some() { policies.iter().map(share).collect() } else { policies };
-        Ok(Self { limits: Arc::new(Limits::new(engine, limits)), policies, leases, own })
+        Ok(Self { limits: Arc::new(Limits::new(engine, limits)), policies, leases: in_front, own })
     }
 
     /// A policy as the states have it: an instance alone has a share.

@@ -64,7 +64,8 @@ impl<S: Store> Leased<S> {
         entry.sizing.requested(check.cost, now);
         let own = || Checks::one(check.policy.clone(), check.key, check.cost);
         if let Some(spend) = entry.lease.spend(strategy, check.cost, now) {
-            let result = CheckResult { admitted: true, snapshot: spend.snapshot, position: spend.run.position };
+            let result =
+                CheckResult { admitted: true, snapshot: spend.snapshot, position: spend.run.position };
             return Ok(Outcome::leased(own(), [(spend.at, result)]).expect("the check is paid"));
         }
         let units = entry.lease.ask(entry.sizing.size(check.cost, entry.lease.room(), now));

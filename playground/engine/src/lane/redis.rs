@@ -18,7 +18,10 @@ impl Redis {
         Self { states, is_cut }
     }
 
-    fn reach<T>(&self, call: impl FnOnce(&MemoryStore<Arc<ManualClock>>) -> StoreFuture<T>) -> StoreFuture<T> {
+    fn reach<T>(
+        &self,
+        call: impl FnOnce(&MemoryStore<Arc<ManualClock>>) -> StoreFuture<T>,
+    ) -> StoreFuture<T> {
         if self.is_cut.load(Relaxed) { StoreFuture::ready(Err(cut_off())) } else { call(&self.states) }
     }
 }
@@ -29,7 +32,11 @@ impl Store for Redis {
     }
 
     fn check_now(&self, policy: &Policy, key: Key, cost: u64) -> Option<Result<ReadyCheck, StoreError>> {
-        if self.is_cut.load(Relaxed) { Some(Err(cut_off())) } else { self.states.check_now(policy, key, cost) }
+        if self.is_cut.load(Relaxed) {
+            Some(Err(cut_off()))
+        } else {
+            self.states.check_now(policy, key, cost)
+        }
     }
 
     fn refund(&self, receipt: Receipt) -> StoreFuture<Decision> {

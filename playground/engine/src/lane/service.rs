@@ -35,7 +35,8 @@ impl Gate {
     pub(super) fn new(service: Service, shed: Option<Shedding>) -> Self {
         let shedding = shed.map(|settings| Shedder {
             estimator: Estimator::new(AdaptiveLimit::new(settings.limit[0], settings.limit[1])),
-            tolerance: Tolerance::new(f64::from(settings.tolerated_latency) / 1_000.0).expect("it was checked"),
+            tolerance: Tolerance::new(f64::from(settings.tolerated_latency) / 1_000.0)
+                .expect("it was checked"),
             settings,
             has_rejected: false,
         });
@@ -80,7 +81,8 @@ impl Gate {
         self.in_flight -= 1;
         if let Some(shedder) = &mut self.shedding {
             let Entered { at: started, waiting, is_pressed } = entered;
-            let sample = Sample { started: started * 1_000, now: at * 1_000, waiting, is_pressed, end: End::Served };
+            let sample =
+                Sample { started: started * 1_000, now: at * 1_000, waiting, is_pressed, end: End::Served };
             if shedder.estimator.add(sample, shedder.tolerance) {
                 let has_rejected = std::mem::take(&mut shedder.has_rejected);
                 shedder.estimator.close(at * 1_000, has_rejected, shedder.tolerance);

@@ -1,5 +1,8 @@
 //! The result of a lane as text.
 
+use portcullis_core::Quota;
+use portcullis_memory::MemoryStore;
+
 use super::{Lane, Row, Verdict};
 use crate::figures::Figures;
 use crate::json::Json;
@@ -19,14 +22,17 @@ pub(super) fn write(lane: &Lane<'_>, json: &mut Json) {
         json.list("wait", figures.wait.into_iter(), Json::value);
         json.list("latency", figures.latency.into_iter(), Json::value);
         json.key("wrong");
-        optional(json, figures.wrong);
+        match figures.wrong {
+            Some(wrong) => json.numbers(wrong.map(number)),
+            None => json.null(),
+        }
         json.list("limits", lane.settings.limits.iter().zip(&figures.limits), |json, (settings, figures)| {
             json.object(|json| {
                 let strategy = settings.policy.strategy();
                 json.member("name", settings.policy.name().as_str());
                 json.member("strategy", strategy.tag());
                 json.number("limit", figures.limit);
-                json.number("units", strategy.quota().map_or(0, |quota| quota.limit()));
+                json.number("units", strategy.quota().map_or(figures.limit, Quota::limit));
                 json.number("period", figures.period);
                 json.number("most", figures.most);
                 json.key("bound");
@@ -78,7 +84,7 @@ fn numbers(row: &Row) -> [i64; 16] {
 /// For each limit, the keys that are in memory at the end, and their bytes.
 fn memory(lane: &Lane<'_>) -> Vec<[u64; 2]> {
     let own = lane.instances.iter().filter_map(|instance| instance.own_states());
-    let stats: Vec<_> = own.chain([&*lane.redis]).flat_map(|states| states.policy_stats()).collect();
+    let stats: Vec<_> = own.chain([&*lane.redis]).flat_map(MemoryStore::policy_stats).collect();
     let of = |limit: &crate::scene::LimitSettings| {
         let same = stats.iter().filter(|stats| stats.policy == *limit.policy.name());
         same.fold([0, 0], |[keys, bytes], stats| [keys + stats.entries as u64, bytes + stats.bytes as u64])

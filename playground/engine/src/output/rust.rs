@@ -24,9 +24,13 @@ pub(super) fn of(lane: &LaneSettings) -> Option<String> {
                 lane.instances
             );
         }
-        StoreKind::Shared => text.push_str("/// `limiter` is `Limiter::memory()`, or `Limiter::redis(url)` for several instances.\n"),
+        StoreKind::Shared => text.push_str(
+            "/// `limiter` is `Limiter::memory()`, or `Limiter::redis(url)` for several instances.\n",
+        ),
     }
-    text.push_str("pub fn layer(limiter: &Limiter) -> Result<RateLimitLayer, Box<dyn std::error::Error>> {\n");
+    text.push_str(
+        "pub fn layer(limiter: &Limiter) -> Result<RateLimitLayer, Box<dyn std::error::Error>> {\n",
+    );
     for (index, limit) in lane.limits.iter().enumerate() {
         let key = match limit.key {
             KeyKind::Client => "ClientIp::peer()",
@@ -102,14 +106,13 @@ fn of_text(lane: &LaneSettings) -> String {
 fn policy(policy: &Policy) -> String {
     let (name, strategy) = (policy.name().as_str(), policy.strategy());
     let quota = strategy.quota().map_or_else(String::new, quota);
-    let try_new = |strategy: String| {
-        format!("Policy::try_new({name:?}, {strategy}, PolicySettings::default())?")
-    };
+    let try_new =
+        |strategy: String| format!("Policy::try_new({name:?}, {strategy}, PolicySettings::default())?");
     let mut text = match strategy {
         Strategy::FixedWindow(window) => match window.anchor() {
-            Anchor::FirstRequest => {
-                try_new(format!("FixedWindow::new({quota}).map(|window| window.anchored(Anchor::FirstRequest))"))
-            }
+            Anchor::FirstRequest => try_new(format!(
+                "FixedWindow::new({quota}).map(|window| window.anchored(Anchor::FirstRequest))"
+            )),
             _ => format!("Policy::fixed_window({name:?}, {quota})"),
         },
         Strategy::SlidingWindow(window) if window.slots() != 1 => {
@@ -118,9 +121,11 @@ fn policy(policy: &Policy) -> String {
         Strategy::TokenBucket(bucket) if bucket.refill() == Refill::Interval => {
             try_new(format!("TokenBucket::new({quota}).map(|bucket| bucket.refilled(Refill::Interval))"))
         }
-        Strategy::InFlight(limit) => {
-            try_new(format!("InFlight::new({}).and_then(|limit| limit.with_lease({}))", limit.limit(), duration(limit.lease())))
-        }
+        Strategy::InFlight(limit) => try_new(format!(
+            "InFlight::new({}).and_then(|limit| limit.with_lease({}))",
+            limit.limit(),
+            duration(limit.lease())
+        )),
         Strategy::CalendarWindow(window) => {
             format!("calendar::months_in(\"UTC\")?.policy({name:?}, {})?", window.limit())
         }

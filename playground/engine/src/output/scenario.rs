@@ -51,7 +51,9 @@ fn steps(lane: &Lane<'_>, instance: Option<usize>, key: KeyKind) -> Vec<String> 
     let mut charged: BTreeMap<usize, usize> = BTreeMap::new();
     for step in &lane.steps {
         let number = match *step {
-            Step::Check(number) | Step::Release { row: number, .. } | Step::Settle { row: number, .. } => number,
+            Step::Check(number) | Step::Release { row: number, .. } | Step::Settle { row: number, .. } => {
+                number
+            }
         };
         let row = &lane.rows[number];
         let is_of_other = instance.is_some_and(|instance| instance != row.instance);
@@ -89,7 +91,8 @@ fn check(lane: &Lane<'_>, row: &Row, key: KeyKind) -> String {
         },
     };
     let Row { request, remaining, wait, .. } = row;
-    let mut text = format!("  {{ at = \"{}us\", key = {}, cost = {}", request.at, Value::from(key), request.cost);
+    let mut text =
+        format!("  {{ at = \"{}us\", key = {}, cost = {}", request.at, Value::from(key), request.cost);
     let _ = write!(text, ", allow = {}, remaining = {remaining}", row.is_admitted());
     if row.is_admitted() {
         let _ = write!(text, ", delay = \"{wait}us\"");
@@ -101,7 +104,8 @@ fn check(lane: &Lane<'_>, row: &Row, key: KeyKind) -> String {
 fn strategy(policy: &Policy) -> Option<String> {
     let fields = fields(policy)?;
     let fields = fields.iter().filter(|(name, _)| {
-        let is_of_policy = ["name", "on_store_failure", "caller_quotas", "overrides"].contains(&name.as_str());
+        let is_of_policy =
+            ["name", "on_store_failure", "caller_quotas", "overrides"].contains(&name.as_str());
         // Every leaky bucket has a queue, which is its wait.
         !is_of_policy
     });

@@ -4,7 +4,11 @@ use portcullis_core::{Timestamp, WindowTable};
 
 /// The windows of a calendar by their name.
 pub(crate) fn windows(name: &str) -> Result<&'static WindowTable, String> {
-    if name == MONTHS.name() { Ok(&MONTHS) } else { Err(format!("unknown windows {name:?}: the playground has {:?}", MONTHS.name())) }
+    if name == MONTHS.name() {
+        Ok(&MONTHS)
+    } else {
+        Err(format!("unknown windows {name:?}: the playground has {:?}", MONTHS.name()))
+    }
 }
 
 /// The months of 2026. Months are counted from January 1970, which is 1.

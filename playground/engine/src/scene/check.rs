@@ -38,7 +38,9 @@ impl Stream {
         let needs = match self.kind {
             Kind::Constant | Kind::Poisson => [("rate", self.rate.is_some()), ("rate", true)],
             Kind::Burst => [("at", !self.at.is_empty()), ("count", self.count.is_some())],
-            Kind::Edge => [("period", self.period.is_some_and(|period| period > 0)), ("count", self.count.is_some())],
+            Kind::Edge => {
+                [("period", self.period.is_some_and(|period| period > 0)), ("count", self.count.is_some())]
+            }
             Kind::Herd => [("at", !self.at.is_empty()), ("members", self.members.is_some())],
             Kind::Clicks => [("at", true); 2],
             Kind::Log => [("text", true); 2],
@@ -64,7 +66,8 @@ impl LaneSettings {
         within("limits", count(&self.limits), 0, MAX_LIMITS)?;
         within("instances", u64::from(self.instances), 1, MAX_INSTANCES)?;
         within("spread", self.spread, 0, 3_600_000)?;
-        TooMuchWork::check(self.limits.iter().map(|limit| &limit.policy)).map_err(|error| error.to_string())?;
+        TooMuchWork::check(self.limits.iter().map(|limit| &limit.policy))
+            .map_err(|error| error.to_string())?;
         for (index, limit) in self.limits.iter().enumerate() {
             let policy = &limit.policy;
             let wrong = |error: &str| Err(format!("policy {}: {error}", policy.name()));
@@ -72,7 +75,9 @@ impl LaneSettings {
                 return wrong("another limit of the lane has this name");
             }
             if policy.max_wait().is_some() && !policy.strategy().queues() {
-                return wrong("here `wait` is for token buckets, GCRA and leaky buckets, which reserve a slot");
+                return wrong(
+                    "here `wait` is for token buckets, GCRA and leaky buckets, which reserve a slot",
+                );
             }
             if policy.max_lease().is_some() && (self.store == StoreKind::Share || self.limits.len() > 1) {
                 return wrong("a lease needs a shared store and a lane without other limits");
@@ -99,7 +104,11 @@ impl LaneSettings {
 }
 
 fn within(name: &str, value: u64, least: u64, most: u64) -> Result<(), String> {
-    if (least..=most).contains(&value) { Ok(()) } else { Err(format!("{name} is {value}: it is from {least} to {most}")) }
+    if (least..=most).contains(&value) {
+        Ok(())
+    } else {
+        Err(format!("{name} is {value}: it is from {least} to {most}"))
+    }
 }
 
 fn count<T>(list: &[T]) -> u64 {

@@ -151,8 +151,8 @@ mod tests {
 
     fn package(name: &str, dependencies: &[&str]) -> Package {
         let dependency = |text: &&str| match text.strip_suffix(" (dev)") {
-            Some(name) => Dependency { name: name.to_owned(), kind: Some("dev".to_owned()) },
-            None => Dependency { name: (*text).to_owned(), kind: None },
+            Some(name) => Dependency { name: name.to_owned(), kind: Some("dev".to_owned()), optional: false },
+            None => Dependency { name: (*text).to_owned(), kind: None, optional: false },
         };
         Package {
             name: name.to_owned(),

@@ -1,0 +1,79 @@
+//! `cargo xtask wasm`: the engine of the playground as WebAssembly.
+
+use std::fs;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result, bail};
+use flate2::Compression;
+use flate2::write::GzEncoder;
+
+use crate::cmd::Cmd;
+use crate::test::rules::playground::{ENGINE, PROGRAM, hash};
+use crate::workspace::Workspace;
+
+/// Builds the engine, appends the hash of its sources, and packs it beside the page.
+pub(crate) fn run() -> Result<()> {
+    let workspace = Workspace::load()?;
+    let target = workspace.target("wasm");
+    let build = command(&workspace.root)?
+        .args("build --lib --profile wasm --target")
+        .args(TARGET)
+        .args("--package")
+        .args(ENGINE)
+        .args("--target-dir")
+        .path(&target);
+    build.run(&workspace.root)?;
+    let file = workspace.root.join(&target).join(TARGET).join("wasm").join("portcullis_playground.wasm");
+    let mut program = fs::read(&file).with_context(|| format!("cannot read {}", file.display()))?;
+    program.extend(section(&hash(&workspace)?));
+    let mut packed = GzEncoder::new(Vec::new(), Compression::best());
+    packed.write_all(&program)?;
+    let packed = packed.finish()?;
+    fs::write(workspace.root.join(PROGRAM), &packed).with_context(|| format!("cannot write {PROGRAM}"))?;
+    println!("{PROGRAM}: {} bytes, {} unpacked", packed.len(), program.len());
+    Ok(())
+}
+
+/// A cargo that builds for WebAssembly: of rustup, or of Debian, which has the sources of the standard library instead of the target.
+fn command(root: &Path) -> Result<Cmd> {
+    let installed = Cmd::new("rustup").args("target list --installed").output(root);
+    if installed
+        .is_ok_and(|output| String::from_utf8_lossy(&output.stdout).lines().any(|line| line == TARGET))
+    {
+        return Ok(Cmd::cargo());
+    }
+    let Some(linker) = linker() else { bail!("{MISSING}") };
+    if !Path::new(DEBIAN_SOURCES).exists() || !Path::new(DEBIAN_CARGO).exists() {
+        bail!("{MISSING}");
+    }
+    // It has no target, and compiles the standard library with what a compiler from nightly allows.
+    let cargo = Cmd::new(DEBIAN_CARGO)
+        .env("RUSTC", "/usr/bin/rustc")
+        .env("RUSTC_BOOTSTRAP", "1")
+        .env("CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_LINKER", linker.display().to_string());
+    Ok(cargo.args("-Zbuild-std=std,panic_abort"))
+}
+
+/// The linker of the newest LLVM in Debian's folders.
+fn linker() -> Option<PathBuf> {
+    let versions = fs::read_dir("/usr/lib").ok()?.flatten().map(|entry| entry.path());
+    let mut linkers: Vec<_> =
+        versions.map(|folder| folder.join("bin/wasm-ld")).filter(|linker| linker.exists()).collect();
+    linkers.sort();
+    linkers.pop()
+}
+
+/// A custom section that ends with the hash, which is of less than 128 bytes.
+fn section(hash: &str) -> Vec<u8> {
+    let length = |text: &str| u8::try_from(text.len()).expect("names and hashes are short");
+    let size = length(SECTION) + length(hash) + 1;
+    [&[0, size, length(SECTION)], SECTION.as_bytes(), hash.as_bytes()].concat()
+}
+
+const TARGET: &str = "wasm32-unknown-unknown";
+const SECTION: &str = "sources";
+const DEBIAN_CARGO: &str = "/usr/bin/cargo";
+const DEBIAN_SOURCES: &str = "/usr/lib/rustlib/src/rust/library/std";
+const MISSING: &str = "nothing here builds WebAssembly: run `rustup target add wasm32-unknown-unknown`, or on Debian `apt-get install \
+                       rustc-web cargo-web rust-web-src lld-19`";

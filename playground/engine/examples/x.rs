@@ -1,6 +1,0 @@
-fn main(){ let s: Vec<serde_json::Value> = serde_json::from_str(portcullis_playground::scenes()).unwrap();
- for s in s { let t=std::time::Instant::now(); let r = portcullis_playground::run(&s.to_string()); let e=t.elapsed(); let v: serde_json::Value = serde_json::from_str(&r).unwrap_or_else(|e| panic!("{e} {}", &r[..300.min(r.len())]));
- println!("{} {} bytes {:?} {}", s["id"], r.len(), e, v["error"]);
- if let Some(l)=v["lanes"].as_array(){ for (i,l) in l.iter().enumerate() { println!("   {} {} wait {} lat {} wrong {} limits {} mem {} redis {} states {}", l["name"], l["counts"], l["wait"], l["latency"], l["wrong"], l["limits"], l["memory"], l["redis_bytes"], l["states"].as_array().unwrap().iter().map(|a| a.as_array().unwrap().len()).sum::<usize>());
-   let mut q = serde_json::json!({"scene": s, "lane": i}); if std::env::args().nth(1).as_deref()==s["id"].as_str() { let o: serde_json::Value = serde_json::from_str(&portcullis_playground::export(&q.to_string())).unwrap(); for k in ["rust","toml","scenario"] { println!("{}", o[k].as_str().unwrap_or("null").chars().take(2500).collect::<String>()); } q["request"]=12.into(); println!("{}", portcullis_playground::explain(&q.to_string())); println!("{}", l["states"].to_string().chars().take(1500).collect::<String>()); println!("{}", l["rows"].to_string().chars().take(1500).collect::<String>());}
- } } } }
