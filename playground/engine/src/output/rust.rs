@@ -9,7 +9,7 @@ use crate::scene::{Dialect, KeyKind, LaneSettings, StoreKind};
 
 /// A function that makes the layer of a lane. `None` without limits.
 pub(super) fn of(lane: &LaneSettings) -> Option<String> {
-    let (last, first) = lane.limits.split_last()?;
+    lane.limits.first()?;
     let mut text = String::new();
     // Writing to a string cannot fail.
     for line in uses(lane) {
@@ -38,13 +38,10 @@ pub(super) fn of(lane: &LaneSettings) -> Option<String> {
         };
         let _ = writeln!(text, "    let limit{} = {}.by({key});", index + 1, policy(&limit.policy));
     }
-    if first.is_empty() {
-        text.push_str("    Ok(limiter.layer(limit1)");
-    } else {
-        let names: Vec<_> = (1..=lane.limits.len()).map(|number| format!("limit{number}")).collect();
-        let _ = write!(text, "    Ok(limiter.layer([{}])", names.join(", "));
+    text.push_str("    Ok(limiter.layer(limit1)");
+    for number in 2..=lane.limits.len() {
+        let _ = write!(text, ".and(limit{number})");
     }
-    let _ = last;
     if lane.headers != Dialect::default() {
         let _ = write!(text, ".headers({})", lane.headers.names()[1]);
     }
@@ -57,44 +54,39 @@ pub(super) fn of(lane: &LaneSettings) -> Option<String> {
 
 /// The lines of `use`.
 fn uses(lane: &LaneSettings) -> Vec<&'static str> {
-    let all = of_text(lane);
-    let has = |name: &str| all.contains(name);
-    let is_peer = lane.limits.iter().any(|limit| limit.key == KeyKind::Client);
+    let text = expressions(lane);
     let mut uses = Vec::new();
-    if has("Duration::") {
-        uses.push("std::time::Duration");
-    }
     if lane.headers != Dialect::default() {
         uses.push("portcullis::headers::RateLimitHeaders");
     }
     if lane.limits.iter().any(|limit| limit.key == KeyKind::All) {
         uses.push("portcullis::key::Global");
     }
-    for (name, line) in [
-        ("FixedWindow::", "portcullis::store::FixedWindow"),
-        ("SlidingWindow::", "portcullis::store::SlidingWindow"),
-        ("TokenBucket::", "portcullis::store::TokenBucket"),
-        ("InFlight::", "portcullis::store::InFlight"),
-        ("Anchor::", "portcullis::store::Anchor"),
-        ("Refill::", "portcullis::store::Refill"),
-        ("calendar::", "portcullis::calendar"),
-        ("FailureMode::", "portcullis::FailureMode"),
-        ("PolicySettings::", "portcullis::PolicySettings"),
-        ("Quota::", "portcullis::Quota"),
-    ] {
-        if has(name) {
-            uses.push(line);
-        }
-    }
-    if is_peer {
+    if lane.limits.iter().any(|limit| limit.key == KeyKind::Client) {
         uses.push("portcullis::ClientIp");
     }
+    uses.extend(USES.iter().filter(|(name, _)| text.contains(name)).map(|(_, line)| *line));
     uses.push("portcullis::{Limiter, Policy, PolicyExt as _, RateLimitLayer}");
     uses
 }
 
+/// What a name in an expression needs.
+const USES: [(&str, &str); 11] = [
+    ("Anchor::", "portcullis::Anchor"),
+    ("Calendar::", "portcullis::calendar::Calendar"),
+    ("CalendarWindow::", "portcullis::store::CalendarWindow"),
+    ("Duration::", "std::time::Duration"),
+    ("FailureMode::", "portcullis::FailureMode"),
+    ("FixedWindow::", "portcullis::store::FixedWindow"),
+    ("InFlight::", "portcullis::store::InFlight"),
+    ("PolicySettings::", "portcullis::PolicySettings"),
+    ("Quota::", "portcullis::Quota"),
+    ("Refill::", "portcullis::{Refill, store::TokenBucket}"),
+    ("SlidingWindow::", "portcullis::store::SlidingWindow"),
+];
+
 /// All expressions of the lane, to find what they use.
-fn of_text(lane: &LaneSettings) -> String {
+fn expressions(lane: &LaneSettings) -> String {
     let mut text: String = lane.limits.iter().map(|limit| policy(&limit.policy)).collect();
     if lane.spread > 0 {
         text.push_str("Duration::");
@@ -127,7 +119,7 @@ fn policy(policy: &Policy) -> String {
             duration(limit.lease())
         )),
         Strategy::CalendarWindow(window) => {
-            format!("calendar::months_in(\"UTC\")?.policy({name:?}, {})?", window.limit())
+            try_new(format!("CalendarWindow::new({}, Calendar::monthly().in_zone(\"UTC\")?)", window.limit()))
         }
         other => format!("Policy::{}({name:?}, {quota})", other.tag()),
     };
