@@ -10,28 +10,7 @@ use std::env::{self, VarError};
 use std::net::Ipv4Addr;
 
 use anyhow::Context as _;
-use axum::Router;
-use axum::http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE};
-use axum::routing::get;
 use tokio::net::TcpListener;
-
-/// The files of the page, by their paths.
-const FILES: [(&str, &str, &[u8]); 3] = [
-    ("/", "text/html; charset=utf-8", include_bytes!("../page/index.html")),
-    ("/playground.js", "text/javascript; charset=utf-8", include_bytes!("../page/playground.js")),
-    ("/playground.wasm.gz", "application/gzip", include_bytes!("../page/playground.wasm.gz")),
-];
-
-/// The page loads nothing from elsewhere.
-const POLICY: &str = "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; style-src 'self' 'unsafe-inline'; connect-src 'self'; img-src 'self' data:; \
-                      base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
-
-fn app() -> Router {
-    FILES.into_iter().fold(Router::new(), |app, (path, kind, bytes)| {
-        let headers = [(CONTENT_TYPE, kind), (CACHE_CONTROL, "no-cache"), (CONTENT_SECURITY_POLICY, POLICY)];
-        app.route(path, get(async move || (headers, bytes)))
-    })
-}
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> anyhow::Result<()> {
@@ -46,6 +25,6 @@ async fn main() -> anyhow::Result<()> {
     let listener =
         listener.with_context(|| format!("cannot listen on port {port}: set PORT to another one"))?;
     println!("the playground is at http://{}/", listener.local_addr()?);
-    axum::serve(listener, app()).await?;
+    axum::serve(listener, playground::app()).await?;
     Ok(())
 }

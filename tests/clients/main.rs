@@ -5,6 +5,7 @@ mod admin_page;
 mod browser;
 mod curl;
 mod devtools;
+mod playground;
 mod proxy;
 mod python;
 mod screenshots;

@@ -164,7 +164,7 @@ pub(crate) mod instances_1 {
 
     /// `limiter` is `Limiter::memory()`, or `Limiter::redis(url)` for several instances.
     pub fn layer(limiter: &Limiter) -> Result<RateLimitLayer, Box<dyn std::error::Error>> {
-        let limit1 = Policy::sliding_log("search", Quota::per(200, Duration::from_secs(4))).by(ClientIp::peer());
+        let limit1 = Policy::sliding_log("search", Quota::per(600, Duration::from_secs(4))).by(ClientIp::peer());
         Ok(limiter.layer(limit1))
     }
 }
@@ -177,7 +177,7 @@ pub(crate) mod instances_2 {
 
     /// `limiter` is `Limiter::new(InstanceShare::new(MemoryStore::new(), 4))` of `portcullis::store`.
     pub fn layer(limiter: &Limiter) -> Result<RateLimitLayer, Box<dyn std::error::Error>> {
-        let limit1 = Policy::sliding_log("search", Quota::per(200, Duration::from_secs(4))).by(ClientIp::peer());
+        let limit1 = Policy::sliding_log("search", Quota::per(600, Duration::from_secs(4))).by(ClientIp::peer());
         Ok(limiter.layer(limit1))
     }
 }
@@ -189,7 +189,7 @@ pub(crate) mod instances_3 {
 
     /// `limiter` is `Limiter::memory()`, or `Limiter::redis(url)` for several instances.
     pub fn layer(limiter: &Limiter) -> Result<RateLimitLayer, Box<dyn std::error::Error>> {
-        let limit1 = Policy::token_bucket("search", Quota::per_second(50)).lease(10).by(ClientIp::peer());
+        let limit1 = Policy::token_bucket("search", Quota::per_second(150)).lease(20).by(ClientIp::peer());
         Ok(limiter.layer(limit1))
     }
 }

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 #[rustfmt::skip]
+#[allow(unreachable_pub, reason = "people paste what is in it")]
 mod layers;
 mod mistakes;
 mod outputs;

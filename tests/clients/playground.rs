@@ -1,0 +1,65 @@
+//! The playground in Chromium: what its WebAssembly computes is what its engine computes natively, to the last figure.
+
+use serde_json::{Value, json};
+
+use crate::devtools::Browser;
+use crate::server::Server;
+
+/// Each scene, and the same with other seeds, whose requests come at other instants.
+fn scenes() -> Vec<Value> {
+    let built_in: Vec<Value> = serde_json::from_str(portcullis_playground::scenes()).unwrap();
+    let seeds = |scene: &Value| [scene["seed"].clone(), json!(4_711), json!(u64::MAX)];
+    let with_seed = |scene: &Value, seed: Value| {
+        let mut scene = scene.clone();
+        scene["seed"] = seed;
+        scene
+    };
+    built_in.iter().flat_map(|scene| seeds(scene).map(|seed| with_seed(scene, seed))).collect()
+}
+
+/// Calls a function of the engine in the page.
+async fn call(browser: &mut Browser, function: &str, text: &str) -> String {
+    browser.text(&format!("engine({function:?}, {})", Value::from(text))).await
+}
+
+fn assert_same(native: &str, page: &str, what: &str) {
+    if native != page {
+        let differs = native.bytes().zip(page.bytes()).position(|(left, right)| left != right).unwrap_or(0);
+        let around = |text: &str| text.chars().skip(differs.saturating_sub(80)).take(160).collect::<String>();
+        panic!("{what}: natively ..{}..\nin the page ..{}..", around(native), around(page));
+    }
+}
+
+#[tokio::test]
+async fn page_computes_what_the_library_computes() {
+    let server = Server::start(playground::app()).await;
+    let mut browser = Browser::start("playground").await;
+    browser.open(&format!("http://{}/", server.address)).await;
+    browser.wait_for("document.readyState === 'complete'").await;
+    let load = "import('./engine.js').then(async ({ load }) => { globalThis.engine = await load('playground.wasm.gz'); return true; })";
+    assert_eq!(browser.eval(load).await, true);
+    assert_eq!(call(&mut browser, "version", "").await, portcullis_playground::version());
+    assert_same(portcullis_playground::scenes(), &call(&mut browser, "scenes", "").await, "scenes");
+    for scene in scenes() {
+        let (name, text) = (format!("{} with seed {}", scene["title"], scene["seed"]), scene.to_string());
+        let native = portcullis_playground::run(&text);
+        assert!(!native.starts_with("{\"error\""), "{name}: {native}");
+        assert_same(&native, &call(&mut browser, "run", &text).await, &name);
+        for lane in 0..scene["lanes"].as_array().unwrap().len() {
+            let texts = json!({ "scene": scene, "lane": lane }).to_string();
+            assert_same(
+                &portcullis_playground::export(&texts),
+                &call(&mut browser, "export", &texts).await,
+                &name,
+            );
+            for request in [0, 9, 19] {
+                let one = json!({ "scene": scene, "lane": lane, "request": request }).to_string();
+                let native = portcullis_playground::explain(&one);
+                assert_same(&native, &call(&mut browser, "explain", &one).await, &name);
+            }
+        }
+    }
+    let mistake = portcullis_playground::run("{}");
+    assert_same(&mistake, &call(&mut browser, "run", "{}").await, "a mistake");
+    assert_eq!(browser.complaints, [""; 0]);
+}
