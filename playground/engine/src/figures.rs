@@ -1,11 +1,11 @@
 //! The counters of a lane.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use portcullis_core::algorithm::State;
 use portcullis_core::{Policy, Quota, SlidingLog, Strategy, Timestamp};
 
+use crate::by_key::ByKey;
 use crate::lane::{Lane, Row, Verdict};
 use crate::scene::{KeyKind, StoreKind};
 
@@ -84,48 +84,29 @@ fn of_limit(lane: &Lane<'_>, index: usize) -> OfLimit {
     let settings = &lane.settings.limits[index];
     let strategy = settings.policy.strategy();
     let period = micros(strategy.quota().map_or(strategy.window(), Quota::period));
-    let mut budgets: BTreeMap<_, Vec<(u64, u64)>> = BTreeMap::new();
+    // Each charge counts for a period; a permit until its request ends.
+    let mut budgets = ByKey::new();
     for row in lane.rows.iter().filter(|row| row.is_admitted()) {
         let at = row.request.at + row.wait;
         let uses = if settings.settle { row.request.uses } else { None };
-        budgets.entry(row.budget(settings.key)).or_default().push((at, uses.unwrap_or(row.request.cost)));
+        let units = uses.unwrap_or(row.request.cost);
+        let end = match strategy {
+            Strategy::InFlight(_) => row.end.unwrap_or(u64::MAX),
+            _ => at.saturating_add(period),
+        };
+        let changes = budgets.get_or_insert_with(row.budget(settings.key), Vec::new);
+        changes.extend([(at, true, units), (end, false, units)]);
     }
-    let most = if let Strategy::InFlight(_) = strategy {
-        let of = |row: &&Row| row.is_admitted();
-        let mut budgets: BTreeMap<_, Vec<(u64, bool, u64)>> = BTreeMap::new();
-        for row in lane.rows.iter().filter(of) {
-            let changes = budgets.entry(row.budget(settings.key)).or_default();
-            changes.push((row.request.at + row.wait, true, row.request.cost));
-            changes.push((row.end.unwrap_or(u64::MAX), false, row.request.cost));
-        }
-        budgets.into_values().map(most_at_once).max().unwrap_or(0)
-    } else {
-        budgets.into_values().map(|charges| most_in_any(charges, period)).max().unwrap_or(0)
-    };
+    let most = budgets.values_mut().map(most_at_once).max().unwrap_or(0);
     OfLimit { period, limit: strategy.limit(), most, bound: bound(lane, &settings.policy) }
 }
 
-/// The most units in any period.
-fn most_in_any(mut charges: Vec<(u64, u64)>, period: u64) -> u64 {
-    charges.sort_unstable();
-    let (mut first, mut sum, mut most) = (0, 0_u64, 0);
-    for (at, units) in &charges {
-        sum += units;
-        while charges[first].0.saturating_add(period) <= *at {
-            sum -= charges[first].1;
-            first += 1;
-        }
-        most = most.max(sum);
-    }
-    most
-}
-
 /// The most units at any instant, of those that begin and end.
-fn most_at_once(mut changes: Vec<(u64, bool, u64)>) -> u64 {
+fn most_at_once(changes: &mut Vec<(u64, bool, u64)>) -> u64 {
     changes.sort_unstable();
     let (mut now, mut most) = (0_u64, 0);
     for (_, begins, units) in changes {
-        now = if begins { now + units } else { now.saturating_sub(units) };
+        now = if *begins { now + *units } else { now.saturating_sub(*units) };
         most = most.max(now);
     }
     most
@@ -157,7 +138,7 @@ fn wrong(lane: &Lane<'_>) -> Option<[u64; 2]> {
     if logs.is_empty() {
         return None;
     }
-    let mut states: BTreeMap<(usize, (usize, u32)), Option<State>> = BTreeMap::new();
+    let mut states: ByKey<(usize, (usize, u32)), Option<State>> = ByKey::new();
     let mut wrong = [0, 0];
     for row in lane.rows.iter().filter(|row| row.verdict != Verdict::Shed) {
         let now = Timestamp::from_micros(lane.scene.start * 1_000 + row.request.at);
@@ -169,7 +150,7 @@ fn wrong(lane: &Lane<'_>) -> Option<[u64; 2]> {
         });
         if fits {
             for key in keys {
-                logs[key.0].charge(states.entry(key).or_default(), now, row.request.cost);
+                logs[key.0].charge(states.get_or_insert_with(key, || None), now, row.request.cost);
             }
         }
         wrong[0] += u64::from(row.is_admitted() && !fits);

@@ -2,6 +2,13 @@
 
 use std::fmt::Write as _;
 
+/// A text as a string of JSON, which is one of TOML and of Rust as well if it has no control characters.
+pub(crate) fn quoted(text: &str) -> String {
+    let mut json = Json::default();
+    json.text(text);
+    json.0
+}
+
 /// A text in JSON that grows.
 #[derive(Default)]
 pub(crate) struct Json(String);

@@ -8,7 +8,7 @@ mod service;
 mod written;
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
+use std::collections::BinaryHeap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
@@ -17,6 +17,7 @@ use portcullis_core::{Key, ManualClock, Policy, Receipt, Secret, Timestamp};
 use portcullis_memory::MemoryStore;
 use portcullis_response::internal::{ResponseSettings, RetrySpread, ShownPolicy};
 
+use crate::by_key::ByKey;
 use crate::json::Json;
 use crate::sample::Samples;
 use crate::scene::{Balance, KeyKind, LaneSettings, Scene, StoreKind};
@@ -77,14 +78,14 @@ pub(crate) struct Lane<'a> {
     random: Random,
     gate: Option<Gate>,
     /// The rows that are in the service.
-    entered: BTreeMap<usize, Entered>,
+    entered: ByKey<usize, Entered>,
     events: BinaryHeap<Reverse<Event>>,
     /// What is owed for admitted requests, by their rows.
-    receipts: BTreeMap<usize, Vec<Receipt>>,
+    receipts: ByKey<usize, Vec<Receipt>>,
     pub(crate) rows: Vec<Row>,
     pub(crate) steps: Vec<Step>,
     pub(crate) samples: Samples,
-    seen: BTreeSet<(usize, Owner)>,
+    seen: Vec<(usize, Owner)>,
     turn: usize,
     wanted: Option<usize>,
     explained: Option<String>,
@@ -148,13 +149,13 @@ impl<'a> Lane<'a> {
             responses,
             random: Random::new(scene.seed),
             gate: settings.service.map(|service| Gate::new(service, settings.shed)),
-            entered: BTreeMap::new(),
+            entered: ByKey::new(),
             events: BinaryHeap::new(),
-            receipts: BTreeMap::new(),
+            receipts: ByKey::new(),
             rows: Vec::new(),
             steps: Vec::new(),
             samples: Samples::new(settings.limits.len()),
-            seen: BTreeSet::new(),
+            seen: Vec::new(),
             turn: 0,
             wanted: None,
             explained: None,
@@ -282,7 +283,9 @@ impl<'a> Lane<'a> {
         for limit in 0..self.settings.limits.len() {
             let owner = self.owner(limit, &request, instance);
             if request.member <= 1 || owner.0 < 0 {
-                self.seen.insert((limit, owner));
+                if !self.seen.contains(&(limit, owner)) {
+                    self.seen.push((limit, owner));
+                }
                 self.sample(at, limit, owner);
             }
         }
@@ -307,9 +310,10 @@ impl<'a> Lane<'a> {
     }
 }
 
-/// A store in memory, by a clock that is set.
+/// A store in memory, by a clock that is set. It sweeps nothing: when an expired state is found depends on where it is in the table, which is
+/// random.
 fn memory(clock: &Arc<ManualClock>) -> MemoryStore<Arc<ManualClock>> {
-    MemoryStore::builder().clock(Arc::clone(clock)).build()
+    MemoryStore::builder().clock(Arc::clone(clock)).swept_per_check(0).build()
 }
 
 /// How many samples are taken beside those at requests.

@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 
+mod by_key;
 mod figures;
 mod json;
 mod lane;

@@ -38,6 +38,8 @@ impl Samples {
         (strategy, state, now): (&Strategy, Option<&State>, Timestamp),
     ) {
         let limit = &mut self.limits[limit];
+        // An expired state decides like none.
+        let state = state.filter(|state| strategy.expires_at(state) > now.as_micros());
         limit.redis_bytes = limit.redis_bytes.max(state.map_or(0, redis_bytes));
         if limit.rows.len() >= MOST {
             return;

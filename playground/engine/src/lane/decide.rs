@@ -42,12 +42,12 @@ impl Lane<'_> {
                 self.admit(row, outcome);
                 match entered {
                     Some(entered) => {
-                        self.entered.insert(number, entered);
+                        self.entered.get_or_insert_with(number, || entered);
                         if self.gate.as_mut().is_some_and(|gate| gate.start(number)) {
                             self.schedule_end(number, request.at);
                         }
                     }
-                    None if self.receipts.contains_key(&number) => self.schedule_end(number, request.at),
+                    None if self.receipts.get(&number).is_some() => self.schedule_end(number, request.at),
                     None => self.rows[number].end = Some(request.at + self.rows[number].wait + request.takes),
                 }
                 None
@@ -132,7 +132,7 @@ impl Lane<'_> {
                 .filter(|receipt| is_in_flight(receipt.policy()) || settles(receipt.policy().name().as_str()))
                 .collect();
             if !owed.is_empty() {
-                self.receipts.insert(number, owed);
+                self.receipts.get_or_insert_with(number, || owed);
             }
         } else if self.wanted == Some(number) {
             self.explained = Some(written(&Response::new(()), ""));

@@ -1,6 +1,5 @@
 //! Leases of one instance, by the protocol of core: what the Redis store does around its calls, without the calls in flight.
 
-use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -10,11 +9,13 @@ use portcullis_core::{
     Clock as _, Decision, Key, ManualClock, Policy, Receipt, Settlement, StoreError, Timestamp,
 };
 
+use crate::by_key::ByKey;
+
 /// A store with leases in front of it.
 pub(super) struct Leased<S> {
     store: S,
     clock: Arc<ManualClock>,
-    leases: Mutex<BTreeMap<u128, Entry>>,
+    leases: Mutex<ByKey<u128, Entry>>,
 }
 
 struct Entry {
@@ -26,7 +27,7 @@ struct Entry {
 
 impl<S: Store> Leased<S> {
     pub(super) fn new(store: S, clock: Arc<ManualClock>) -> Self {
-        Self { store, clock, leases: Mutex::default() }
+        Self { store, clock, leases: Mutex::new(ByKey::new()) }
     }
 
     /// Returns what is left of leases that have ended.
@@ -43,8 +44,8 @@ impl<S: Store> Leased<S> {
 
     /// The units that are in lease.
     pub(super) fn in_lease(&self) -> u64 {
-        let leases = self.leases.lock().unwrap_or_else(PoisonError::into_inner);
-        leases.values().map(|entry| entry.lease.in_lease()).sum()
+        let mut leases = self.leases.lock().unwrap_or_else(PoisonError::into_inner);
+        leases.values_mut().map(|entry| entry.lease.in_lease()).sum()
     }
 
     fn now(&self) -> Duration {
@@ -55,7 +56,7 @@ impl<S: Store> Leased<S> {
     fn pay(&self, check: &Check, max: u64) -> Result<Outcome, StoreError> {
         let (now, strategy) = (self.now(), check.policy.strategy());
         let mut leases = self.leases.lock().unwrap_or_else(PoisonError::into_inner);
-        let entry = leases.entry(check.policy.digest() ^ check.key.fingerprint()).or_insert_with(|| Entry {
+        let entry = leases.get_or_insert_with(check.policy.digest() ^ check.key.fingerprint(), || Entry {
             policy: check.policy.clone(),
             key: check.key,
             lease: KeyLease::new(*strategy, max),

@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 
 use portcullis_core::Policy;
-use serde_json::Value;
 
+use crate::json::quoted;
 use crate::scene::{KeyKind, LaneSettings};
 
 /// The rules of a lane. `None` without limits.
@@ -29,46 +29,50 @@ pub(super) fn of(lane: &LaneSettings) -> Option<String> {
     Some(text)
 }
 
-/// The fields of a policy in TOML, in the form of core.
+/// The fields of a policy in TOML, in the form of core. `None` if it is a share that no quota describes.
 pub(super) fn fields(policy: &Policy) -> Option<Vec<(String, String)>> {
-    let Value::Object(object) = serde_json::to_value(policy).ok()? else { return None };
-    Some(ORDER.into_iter().filter_map(|field| Some((field.to_owned(), value(object.get(field)?)))).collect())
+    let json = serde_json::to_string(policy).ok()?;
+    let inside = json.strip_prefix('{')?.strip_suffix('}')?;
+    members(inside)
+        .into_iter()
+        .map(|member| {
+            let (name, value) = member.split_once(':')?;
+            Some((name.trim_matches('"').to_owned(), to_toml(value)))
+        })
+        .collect()
 }
 
-/// A value of JSON in TOML.
-fn value(value: &Value) -> String {
-    match value {
-        Value::Object(members) => {
-            let members: Vec<_> =
-                members.iter().map(|(name, value)| format!("{name} = {}", self::value(value))).collect();
-            format!("{{ {} }}", members.join(", "))
+/// The members of an object, without those of objects in it.
+fn members(inside: &str) -> Vec<&str> {
+    let (mut members, mut start, mut depth, mut is_text) = (Vec::new(), 0, 0, false);
+    for (index, byte) in inside.bytes().enumerate() {
+        match byte {
+            // Names may have quotation marks, but not as a value that has another form in TOML.
+            b'"' if !inside[..index].ends_with('\\') => is_text = !is_text,
+            b'{' | b'[' if !is_text => depth += 1,
+            b'}' | b']' if !is_text => depth -= 1,
+            b',' if !is_text && depth == 0 => {
+                members.push(&inside[start..index]);
+                start = index + 1;
+            }
+            _ => {}
         }
-        // Names and quotas are printable ASCII, for which both have one form.
-        other => other.to_string(),
+    }
+    members.push(&inside[start..]);
+    members
+}
+
+/// A value of JSON in TOML: an object is the only one that differs, and here it has one member.
+fn to_toml(value: &str) -> String {
+    let member = value.strip_prefix('{').and_then(|value| value.strip_suffix('}')?.split_once(':'));
+    match member {
+        Some((name, value)) => format!("{{ {} = {value} }}", name.trim_matches('"')),
+        None => value.to_owned(),
     }
 }
 
 /// A name as a key: bare if it may be.
 pub(super) fn key_of(name: &str) -> String {
     let is_bare = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'));
-    if is_bare { name.to_owned() } else { Value::from(name).to_string() }
+    if is_bare { name.to_owned() } else { quoted(name) }
 }
-
-/// The fields of a policy in the order in which people read them.
-const ORDER: [&str; 15] = [
-    "name",
-    "strategy",
-    "quota",
-    "limit",
-    "windows",
-    "refill",
-    "anchor",
-    "slots",
-    "wait",
-    "lease",
-    "debt",
-    "caller_quotas",
-    "overrides",
-    "on_store_failure",
-    "period",
-];

@@ -1,12 +1,11 @@
 //! A lane as a scenario file: what `portcullis replay` decides again, in any store.
 
-use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use portcullis_core::Policy;
-use serde_json::Value;
 
 use super::rules::{fields, key_of};
+use crate::json::quoted;
 use crate::lane::{Lane, Row, Step, Verdict};
 use crate::scene::{KeyKind, Scene, StoreKind};
 
@@ -35,7 +34,7 @@ pub(super) fn of(scene: &Scene, lane: &Lane<'_>) -> Option<String> {
             let _ = write!(name, ", instance {}", instance + 1);
         }
         // Writing to a string cannot fail.
-        let _ = writeln!(text, "[[case]]\nname = {}", Value::from(name));
+        let _ = writeln!(text, "[[case]]\nname = {}", quoted(&name));
         let _ = writeln!(text, "start = \"{}\"", instant(scene.start));
         let _ = writeln!(text, "policies = {{ {} }}", policies.join(", "));
         let _ = writeln!(text, "steps = [\n{}]\n", steps.concat());
@@ -48,7 +47,7 @@ fn steps(lane: &Lane<'_>, instance: Option<usize>, key: KeyKind) -> Vec<String> 
     let limits = &lane.settings.limits;
     let mut steps = Vec::new();
     // The numbers of the steps that have charged rows.
-    let mut charged: BTreeMap<usize, usize> = BTreeMap::new();
+    let mut charged = vec![None; lane.rows.len()];
     for step in &lane.steps {
         let number = match *step {
             Step::Check(number) | Step::Release { row: number, .. } | Step::Settle { row: number, .. } => {
@@ -61,14 +60,14 @@ fn steps(lane: &Lane<'_>, instance: Option<usize>, key: KeyKind) -> Vec<String> 
             continue;
         }
         let of_charge = |at: u64, op: &str, limit: usize| {
-            let name = Value::from(limits[limit].policy.name().as_str());
-            let step = charged.get(&number)?;
+            let name = quoted(limits[limit].policy.name().as_str());
+            let step = charged[number]?;
             Some(format!("  {{ at = \"{at}us\", op = \"{op}\", step = {step}, policy = {name}"))
         };
         let text = match *step {
             Step::Check(_) => {
                 if row.is_admitted() && row.request.cost > 0 {
-                    charged.insert(number, steps.len() + 1);
+                    charged[number] = Some(steps.len() + 1);
                 }
                 Some(check(lane, row, key))
             }
@@ -91,8 +90,7 @@ fn check(lane: &Lane<'_>, row: &Row, key: KeyKind) -> String {
         },
     };
     let Row { request, remaining, wait, .. } = row;
-    let mut text =
-        format!("  {{ at = \"{}us\", key = {}, cost = {}", request.at, Value::from(key), request.cost);
+    let mut text = format!("  {{ at = \"{}us\", key = {}, cost = {}", request.at, quoted(&key), request.cost);
     let _ = write!(text, ", allow = {}, remaining = {remaining}", row.is_admitted());
     if row.is_admitted() {
         let _ = write!(text, ", delay = \"{wait}us\"");

@@ -51,6 +51,7 @@ impl Stream {
         if self.rate.is_some_and(|rate| rate.limit() == 0 || rate.is_unlimited()) {
             return Err("`rate` is a number of requests per period, such as \"5/s\"".to_owned());
         }
+        within("members", self.members.map_or(0, u64::from), 0, MAX_MEMBERS)?;
         within("cost", self.cost.unwrap_or(0), 0, MAX_COST)?;
         within("uses", self.uses.map_or(0, |[_, to]| to), 0, MAX_COST)?;
         within("takes", self.takes[1], 0, MAX_DURATION)?;
@@ -122,6 +123,7 @@ const MAX_START: u64 = 4_102_444_800_000;
 const MAX_CLIENTS: u64 = 12;
 const MAX_LANES: u64 = 8;
 const MAX_STREAMS: u64 = 24;
+const MAX_MEMBERS: u64 = 1_000;
 const MAX_LIMITS: u64 = 4;
 const MAX_INSTANCES: u64 = 16;
 const MAX_COST: u64 = 1_000_000;
