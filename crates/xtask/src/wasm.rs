@@ -64,11 +64,11 @@ fn linker() -> Option<PathBuf> {
     linkers.pop()
 }
 
-/// A custom section that ends with the hash, which is of less than 128 bytes.
-fn section(hash: &str) -> Vec<u8> {
-    let length = |text: &str| u8::try_from(text.len()).expect("names and hashes are short");
-    let size = length(SECTION) + length(hash) + 1;
-    [&[0, size, length(SECTION)], SECTION.as_bytes(), hash.as_bytes()].concat()
+/// A custom section with a name and the hash, of less than 128 bytes together.
+fn section(hash: &[u8]) -> Vec<u8> {
+    let length = |bytes: &[u8]| u8::try_from(bytes.len()).expect("names and hashes are short");
+    let name = SECTION.as_bytes();
+    [&[0, length(name) + length(hash) + 1, length(name)], name, hash].concat()
 }
 
 const TARGET: &str = "wasm32-unknown-unknown";

@@ -190,7 +190,11 @@ mod tests {
             name: name.to_owned(),
             dependencies: dependencies
                 .iter()
-                .map(|(name, kind)| Dependency { name: (*name).to_owned(), kind: kind.map(str::to_owned) })
+                .map(|(name, kind)| Dependency {
+                    name: (*name).to_owned(),
+                    kind: kind.map(str::to_owned),
+                    optional: false,
+                })
                 .collect(),
             ..Package::default()
         };
