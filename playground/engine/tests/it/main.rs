@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 #[rustfmt::skip]
-#[allow(unreachable_pub, clippy::unnecessary_wraps, reason = "people paste what is in it")]
+#[allow(unreachable_pub, clippy::type_complexity, clippy::unnecessary_wraps, reason = "people paste what is in it")]
 mod layers;
 mod mistakes;
 mod outputs;

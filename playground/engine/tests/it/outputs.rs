@@ -84,7 +84,9 @@ fn rust_of_lanes_is_what_is_compiled() {
         names.push(name);
     }
     text += "pub(crate) const ALL: &[fn(&portcullis::Limiter) -> Result<portcullis::RateLimitLayer, Box<dyn std::error::Error>>] = &[\n";
-    names.iter().for_each(|name| writeln!(text, "    {name}::layer,").unwrap());
+    for name in names {
+        writeln!(text, "    {name}::layer,").unwrap();
+    }
     text += "];\n";
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/layers.rs");
     if std::env::var_os("UPDATE_SNIPPETS").is_some() {
