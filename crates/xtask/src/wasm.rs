@@ -53,7 +53,10 @@ fn command(root: &Path) -> Result<Cmd> {
         .env("RUSTC", "/usr/bin/rustc")
         .env("RUSTC_BOOTSTRAP", "1")
         // A panic ends the engine in any case, and its message reaches nobody.
-        .env("RUSTFLAGS", "-Cpanic=immediate-abort -Zunstable-options -Zfmt-debug=none -Zlocation-detail=none")
+        .env(
+            "RUSTFLAGS",
+            "-Cpanic=immediate-abort -Zunstable-options -Zfmt-debug=none -Zlocation-detail=none",
+        )
         .env("CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_LINKER", linker.display().to_string());
     Ok(cargo.args("-Zbuild-std=std,panic_abort -Zbuild-std-features=optimize_for_size"))
 }
@@ -68,7 +71,7 @@ fn shrink(root: &Path, file: &Path) -> Result<()> {
     let enabled = features.map(|feature| format!("--enable-{feature}")).join(" ");
     Cmd::new("wasm-opt")
         .args(&enabled)
-        .args("--traps-never-happen -Oz --merge-similar-functions -Oz --output")
+        .args("-Oz --merge-similar-functions -Oz --output")
         .path(file)
         .path(file)
         .run(root)
