@@ -218,7 +218,7 @@ impl ClientIp {
                     self.log.trusts_everything();
                 }
                 if !trust.trusts(address::fold(peer), 0) {
-                    self.log.headers_ignored(headers, Some(source.header().as_str()));
+                    self.log.headers_ignored(headers, Some(source.header()));
                 }
             }
         }

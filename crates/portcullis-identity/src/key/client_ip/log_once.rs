@@ -1,6 +1,6 @@
 //! Log lines about misconfigured proxies.
 
-use http::HeaderMap;
+use http::{HeaderMap, HeaderName, header};
 
 use super::ClientIpError;
 use portcullis_log::LogThrottle;
@@ -35,16 +35,16 @@ impl LogOnce {
     }
 
     /// A request whose headers are ignored, because no proxy is trusted, or not this peer.
-    pub(super) fn headers_ignored(&self, headers: &HeaderMap, configured: Option<&str>) {
+    pub(super) fn headers_ignored(&self, headers: &HeaderMap, configured: Option<&HeaderName>) {
         match configured {
             None => {
-                let Some(header) = FORWARDING.iter().find(|header| headers.contains_key(**header)) else {
+                let Some(header) = FORWARDING.iter().find(|header| headers.contains_key(*header)) else {
                     return;
                 };
                 self.ignored.count(0, None, || {
                     move |counted| {
                         tracing::warn!(
-                            header,
+                            header = header.as_str(),
                             seen = counted.events,
                             "a forwarding header is present, and ClientIp::peer() does not look at it: behind a proxy all \
                              clients are charged as one; ClientIp::behind() says which proxy to believe; counted since \
@@ -54,10 +54,10 @@ impl LogOnce {
                 });
             }
             Some(header) if headers.contains_key(header) => self.ignored.count(0, None, || {
-                let header = header.to_owned();
+                let header = header.clone();
                 move |counted| {
                     tracing::warn!(
-                        header,
+                        header = header.as_str(),
                         seen = counted.events,
                         "a forwarding header came from a peer that is not trusted and is ignored: either a client made \
                          it up, or the trusted networks lack one of your proxies; counted since the last such line"
@@ -92,4 +92,8 @@ impl Clone for LogOnce {
 }
 
 /// The headers that proxies commonly write.
-const FORWARDING: [&str; 3] = ["x-forwarded-for", "forwarded", "x-real-ip"];
+static FORWARDING: [HeaderName; 3] = [
+    HeaderName::from_static("x-forwarded-for"),
+    header::FORWARDED,
+    HeaderName::from_static("x-real-ip"),
+];
