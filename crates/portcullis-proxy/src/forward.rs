@@ -30,7 +30,7 @@ use crate::headers::forwarded::{self, Origin};
 use crate::headers::{hop_by_hop, trusted};
 use crate::request::{Activity, Prepared, RequestBody, RequestPlace, add_via};
 use crate::upstream::{Lease, Reusable, SendError};
-use response_stream::{Held, ResponseStream};
+use response_stream::{Held, stream};
 use tunnel::Tunnel;
 
 pub(super) use service::ProxyService;
@@ -105,8 +105,7 @@ async fn forward(
     }
     clean(shared, &mut response)?;
     let idle = shared.timeouts.idle;
-    Ok(response
-        .map(|body| Body::new(ResponseStream::new(body, Held { _place: place, connection }, activity, idle))))
+    Ok(response.map(|body| stream(body, Held { _place: place, connection }, activity, idle)))
 }
 
 /// Whoever takes the place of a request. `None` behind a named proxy that does not say it: all clients of a proxy are not one. Those are of

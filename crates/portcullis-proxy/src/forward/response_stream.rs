@@ -6,7 +6,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http_body::{Body, Frame, SizeHint};
+use http_body::{Body as _, Frame, SizeHint};
 use hyper::body::Incoming;
 use tokio::task::AbortHandle;
 
@@ -22,12 +22,42 @@ pub(super) struct Held {
     pub(super) connection: Option<Reusable>,
 }
 
+/// Returns a body to the client. One that came with the head of its response needs nothing more of the upstream.
+pub(super) fn stream(
+    body: Incoming,
+    held: Held,
+    activity: Arc<Activity>,
+    idle: Duration,
+) -> axum::body::Body {
+    if body.is_end_stream() {
+        held.release();
+        return axum::body::Body::empty();
+    }
+    let mut upstream = FromUpstream { body, first: None, held };
+    match upstream.whole() {
+        Some(whole) => {
+            upstream.held.release();
+            axum::body::Body::from(whole)
+        }
+        None => axum::body::Body::new(ResponseStream::new(upstream, activity, idle)),
+    }
+}
+
+/// A body, and what it needs to be read.
+#[derive(Debug)]
+struct FromUpstream {
+    body: Incoming,
+    /// What was read of it already.
+    first: Option<Bytes>,
+    held: Held,
+}
+
 /// A body that is dropped, with its connection, once there was no progress for too long: also if the client does not read, and so the
 /// body is not polled.
 #[derive(Debug)]
-pub(super) struct ResponseStream {
+struct ResponseStream {
     shared: Arc<Shared>,
-    watchdog: Option<AbortHandle>,
+    watchdog: AbortHandle,
 }
 
 #[derive(Debug)]
@@ -38,27 +68,64 @@ struct Shared {
 
 #[derive(Debug)]
 enum State {
-    Open { body: Incoming, held: Held, waker: Option<Waker> },
+    Open { upstream: FromUpstream, waker: Option<Waker> },
     Ended,
     TimedOut,
 }
 
-impl ResponseStream {
-    pub(super) fn new(body: Incoming, held: Held, activity: Arc<Activity>, idle: Duration) -> Self {
-        if body.is_end_stream() {
-            held.release();
-            let shared = Shared { state: Mutex::new(State::Ended), activity };
-            return Self { shared: Arc::new(shared), watchdog: None };
+impl FromUpstream {
+    /// Takes the body, if its length is known and all of it is there.
+    fn whole(&mut self) -> Option<Bytes> {
+        if self.held.connection.is_none() || self.body.size_hint().exact().is_none() {
+            return None;
         }
+        let polled = self.poll_frame(&mut Context::from_waker(Waker::noop()));
+        if let Poll::Ready(Some(Ok(frame))) = polled {
+            self.first = frame.into_data().ok();
+        }
+        if self.body.is_end_stream() { self.first.take() } else { None }
+    }
+
+    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<hyper::Result<Frame<Bytes>>>> {
+        if let Some(first) = self.first.take() {
+            return Poll::Ready(Some(Ok(Frame::data(first))));
+        }
+        if let Some(connection) = &mut self.held.connection {
+            // What is there already comes first, so that the connection has room for what it reads next.
+            let polled = Pin::new(&mut self.body).poll_frame(&mut Context::from_waker(Waker::noop()));
+            if polled.is_ready() {
+                return polled;
+            }
+            connection.drive(cx);
+        }
+        Pin::new(&mut self.body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.first.is_none() && self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        let (mut hint, first) = (self.body.size_hint(), self.first.as_ref().map_or(0, Bytes::len) as u64);
+        if let Some(upper) = hint.upper() {
+            hint.set_upper(upper + first);
+        }
+        hint.set_lower(hint.lower() + first);
+        hint
+    }
+}
+
+impl ResponseStream {
+    fn new(upstream: FromUpstream, activity: Arc<Activity>, idle: Duration) -> Self {
         activity.progress();
-        let state = Mutex::new(State::Open { body, held, waker: None });
+        let state = Mutex::new(State::Open { upstream, waker: None });
         let shared = Arc::new(Shared { state, activity });
         let watched = Arc::clone(&shared);
         let watchdog = tokio::spawn(async move {
             watched.activity.idle_for(idle).await;
             watched.time_out();
         });
-        Self { shared, watchdog: Some(watchdog.abort_handle()) }
+        Self { shared, watchdog: watchdog.abort_handle() }
     }
 }
 
@@ -90,7 +157,7 @@ impl Held {
     }
 }
 
-impl Body for ResponseStream {
+impl http_body::Body for ResponseStream {
     type Data = Bytes;
     type Error = BodyError;
 
@@ -100,16 +167,16 @@ impl Body for ResponseStream {
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let shared = &self.shared;
         let mut state = shared.lock();
-        let (body, waker) = match &mut *state {
-            State::Open { body, waker, .. } => (body, waker),
+        let (upstream, waker) = match &mut *state {
+            State::Open { upstream, waker } => (upstream, waker),
             State::Ended => return Poll::Ready(None),
             State::TimedOut => {
                 *state = State::Ended;
                 return Poll::Ready(Some(Err("no progress in time".into())));
             }
         };
-        let mut polled = Pin::new(&mut *body).poll_frame(cx);
-        let has_ended = body.is_end_stream();
+        let mut polled = upstream.poll_frame(cx);
+        let has_ended = upstream.is_end_stream();
         match &mut polled {
             Poll::Pending => {
                 if waker.as_ref().is_none_or(|waker| !waker.will_wake(cx.waker())) {
@@ -129,10 +196,10 @@ impl Body for ResponseStream {
         if is_whole || matches!(polled, Poll::Ready(Some(Err(_)))) {
             let former = std::mem::replace(&mut *state, State::Ended);
             drop(state);
-            if let State::Open { held, .. } = former
+            if let State::Open { upstream, .. } = former
                 && is_whole
             {
-                held.release();
+                upstream.held.release();
             }
         }
         polled.map_err(Into::into)
@@ -140,7 +207,7 @@ impl Body for ResponseStream {
 
     fn is_end_stream(&self) -> bool {
         match &*self.shared.lock() {
-            State::Open { body, .. } => body.is_end_stream(),
+            State::Open { upstream, .. } => upstream.is_end_stream(),
             State::Ended => true,
             State::TimedOut => false,
         }
@@ -148,7 +215,7 @@ impl Body for ResponseStream {
 
     fn size_hint(&self) -> SizeHint {
         match &*self.shared.lock() {
-            State::Open { body, .. } => body.size_hint(),
+            State::Open { upstream, .. } => upstream.size_hint(),
             State::Ended | State::TimedOut => SizeHint::default(),
         }
     }
@@ -156,9 +223,7 @@ impl Body for ResponseStream {
 
 impl Drop for ResponseStream {
     fn drop(&mut self) {
-        if let Some(watchdog) = &self.watchdog {
-            watchdog.abort();
-        }
+        self.watchdog.abort();
         // The watchdog may still have its share for a moment, and the body has to end now.
         *self.shared.lock() = State::Ended;
     }

@@ -4,24 +4,26 @@
 //! before, and lets requests wait for a full connection of HTTP/2. It also keeps connections for each `:authority`, which the client has
 //! written. Its `pool::cache` keeps all connections that are idle, without a bound.
 
+mod http1;
 mod http2;
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Context;
 use std::time::Duration;
 
 use http::{HeaderMap, Method, Request, Response, StatusCode, header};
 use hyper::body::Incoming;
-use hyper::client::conn::{TrySendError, http1, http2::SendRequest};
+use hyper::client::conn::{TrySendError, http2::SendRequest};
 use hyper_util::rt::TokioIo;
-use tokio::task::AbortHandle;
 use tokio::time::{Instant, timeout};
 
-use super::socket::SocketView;
 use super::{Connected, Upstream};
 use crate::request::{RequestBody, RequestPlace, Stream};
+use http1::Http1;
 use http2::Http2;
 
 #[derive(Debug)]
@@ -29,7 +31,8 @@ pub(crate) struct Pool {
     upstream: Upstream,
     max_idle: usize,
     idle_timeout: Duration,
-    idle: Mutex<Vec<Idle>>,
+    /// In the order of `since`.
+    idle: Mutex<VecDeque<Idle>>,
     settings: http2::Settings,
     shared: Mutex<Vec<Http2>>,
     /// Held while one is opened that may be shared, so that there are no more than are needed.
@@ -42,14 +45,6 @@ pub(crate) struct Pool {
 struct Idle {
     connection: Http1,
     since: Instant,
-}
-
-/// A connection of HTTP/1.1, and the task that reads and writes it.
-#[derive(Debug)]
-pub(crate) struct Http1 {
-    sender: http1::SendRequest<RequestBody>,
-    task: AbortHandle,
-    socket: SocketView,
 }
 
 /// A connection for one request.
@@ -148,47 +143,42 @@ impl Pool {
             self.shared().push(connection);
             return Ok(lease);
         }
-        let (sender, connection) = http1::Builder::new()
-            .max_header_size(self.settings.max_header_bytes)
-            .handshake(io)
-            .await
-            .map_err(io::Error::other)?;
-        let task = tokio::spawn(async move {
-            if let Err(error) = connection.with_upgrades().await {
-                tracing::debug!(%error, "a connection to the upstream has ended");
-            }
-        });
-        let connection = Http1 { sender, task: task.abort_handle(), socket };
+        let connection = Http1::handshake(io, socket, self.settings.max_header_bytes, is_upgrade).await?;
         Ok(Lease::Http1 { connection, is_reused: false })
     }
 
     fn take_idle(&self) -> Option<Http1> {
         let mut idle = self.idle();
-        self.sweep(&mut idle);
-        while let Some(Idle { connection, .. }) = idle.pop() {
-            if connection.socket.is_quiet() {
+        self.sweep(&mut idle, Instant::now());
+        while let Some(Idle { connection, .. }) = idle.pop_back() {
+            if connection.is_quiet() {
                 return Some(connection);
             }
             tracing::debug!("the upstream has closed a kept connection, or sent what is of no response");
-            connection.task.abort();
+            connection.close();
         }
         None
     }
 
     fn put(&self, connection: Http1) {
-        let mut idle = self.idle();
-        self.sweep(&mut idle);
+        let (mut idle, since) = (self.idle(), Instant::now());
+        self.sweep(&mut idle, since);
+        if idle.len() >= self.max_idle {
+            idle.retain(|idle| idle.connection.is_quiet());
+        }
         if idle.len() < self.max_idle {
-            idle.push(Idle { connection, since: Instant::now() });
+            idle.push_back(Idle { connection, since });
         }
     }
 
-    fn sweep(&self, idle: &mut Vec<Idle>) {
-        idle.retain(|idle| idle.connection.sender.is_ready() && idle.since.elapsed() < self.idle_timeout);
+    fn sweep(&self, idle: &mut VecDeque<Idle>, now: Instant) {
+        while idle.front().is_some_and(|oldest| now - oldest.since >= self.idle_timeout) {
+            idle.pop_front();
+        }
     }
 
     /// The list is consistent between any two statements, so a poisoned lock is safe to use.
-    fn idle(&self) -> MutexGuard<'_, Vec<Idle>> {
+    fn idle(&self) -> MutexGuard<'_, VecDeque<Idle>> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -218,7 +208,7 @@ impl Lease {
         match self {
             Self::Http1 { mut connection, .. } => {
                 let is_head = request.method() == Method::HEAD;
-                let response = connection.sender.try_send_request(request).await?;
+                let response = connection.send(request).await?;
                 let is_doubtful = is_head || may_have_wrong_body(response.status(), response.headers());
                 Ok((response, Some(Reusable { connection, is_doubtful, pool: Arc::clone(pool) })))
             }
@@ -231,23 +221,31 @@ impl Lease {
 }
 
 impl Reusable {
+    /// Reads and writes, unless a task of the connection does. Returns whether it did.
+    pub(crate) fn drive(&mut self, cx: &mut Context<'_>) -> bool {
+        self.connection.drive(cx)
+    }
+
     /// Gives the connection to the next request once it is ready. The upstream may have responded before it had the whole request;
     /// then the client has a moment for the rest, and the connection ends with it.
     pub(crate) fn release(self) {
         let Self { mut connection, is_doubtful, pool } = self;
         if is_doubtful {
-            connection.task.abort();
+            connection.close();
             return;
         }
-        if connection.sender.is_ready() {
+        if connection.is_ready() {
             pool.put(connection);
             return;
         }
+        if connection.is_closed() {
+            return;
+        }
         tokio::spawn(async move {
-            if matches!(timeout(READY_WITHIN, connection.sender.ready()).await, Ok(Ok(()))) {
+            if matches!(timeout(READY_WITHIN, connection.ready()).await, Ok(Ok(()))) {
                 pool.put(connection);
             } else {
-                connection.task.abort();
+                connection.close();
             }
         });
     }

@@ -11,7 +11,7 @@ async fn kept() -> (Pool, TcpStream) {
     let Ok(Lease::Http1 { mut connection, .. }) = pool.lease(false, false).await else {
         panic!("no connection of HTTP/1.1");
     };
-    connection.sender.ready().await.unwrap();
+    connection.ready().await.unwrap();
     pool.put(connection);
     (pool, upstream.accept().unwrap().0)
 }
