@@ -1,5 +1,6 @@
 //! The gRPC health service, which reports the readiness of the server.
 
+use std::convert::Infallible;
 use std::fmt;
 use std::iter;
 use std::net::SocketAddr;
@@ -10,12 +11,14 @@ use axum::Router;
 use axum::body::Body;
 use axum::extract::{ConnectInfo, Request};
 use axum::middleware::{Next, from_fn};
+use axum::response::{IntoResponse, Response};
 use http_body_util::BodyExt as _;
 use tonic::Status;
 use tonic::service::Routes;
 use tonic_health::ServingStatus;
 use tonic_health::pb::health_server::{Health as HealthService, HealthServer};
 use tonic_health::server::{HealthReporter, health_reporter};
+use tower::{Layer as _, Service};
 
 use crate::Readiness;
 use crate::listener::{Client, Places};
@@ -23,13 +26,20 @@ use crate::listener::{Client, Places};
 /// Adds `grpc.health.v1.Health`, for the whole server and under the names of services.
 pub(super) async fn with_health(services: Routes, names: &[String]) -> (Router, Health) {
     let (health, service) = Health::new(names).await;
-    (bounded(services.add_service(service).into_axum_router()), health)
+    // Beside the other services, whose calls pass nothing of this.
+    (services.into_axum_router().route_service(METHODS, bounded(service)), health)
 }
 
 /// Bounds the clients that watch, whose answers have no end. One address cannot take all places.
-fn bounded(router: Router) -> Router {
+fn bounded<S>(
+    service: S,
+) -> impl Service<Request, Response = Response, Error = Infallible, Future: Send> + Clone + Send + Sync
+where
+    S: Service<Request, Error = Infallible, Future: Send> + Clone + Send + Sync + 'static,
+    S::Response: IntoResponse,
+{
     let watches = Places::of_requests(MAX_WATCHES);
-    router.layer(from_fn(move |request: Request, next: Next| {
+    let bound = from_fn(move |request: Request, next: Next| {
         let watches = Arc::clone(&watches);
         async move {
             if request.uri().path() != WATCH {
@@ -46,7 +56,8 @@ fn bounded(router: Router) -> Router {
             };
             next.run(request).await.map(|body| Body::new(body.map_frame(held)))
         }
-    }))
+    });
+    bound.layer(service)
 }
 
 /// Sets what the gRPC health service answers: for the whole server, and under the names of services. Not serving at the beginning. Clones
@@ -102,6 +113,8 @@ pub(super) async fn follow(health: Health, readiness: Readiness) {
 const INTERVAL: Duration = Duration::from_millis(500);
 /// The bytes of a question about health.
 const MAX_QUESTION_BYTES: usize = 1 << 20;
+/// The methods of the health service.
+const METHODS: &str = "/grpc.health.v1.Health/{*rest}";
 const WATCH: &str = "/grpc.health.v1.Health/Watch";
 
 /// As many as a server has connections by default.
