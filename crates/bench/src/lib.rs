@@ -9,10 +9,12 @@ mod calls;
 mod comparison;
 mod machine;
 mod options;
+pub mod process;
 pub mod redis;
 pub mod regions;
 mod rounds;
 pub mod server;
+pub mod wrk;
 
 pub use calls::calls;
 pub use comparison::{Comparison, Target, digits, markdown};

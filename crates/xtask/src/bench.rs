@@ -1,6 +1,7 @@
 //! `cargo xtask bench`: our times, rates and allocations beside those of other rate limiters.
 
 mod page;
+mod peers;
 
 use std::fmt;
 use std::fs;
@@ -32,6 +33,9 @@ pub(crate) struct BenchOptions {
     /// The module redis-cell, to compare with it as well
     #[arg(long, value_name = "PATH")]
     redis_cell: Option<PathBuf>,
+    /// The program `limitador-server`, built from its source, to compare with it as well
+    #[arg(long, value_name = "PATH")]
+    limitador: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -44,7 +48,9 @@ enum Tables {
     Responses,
     /// real servers under `wrk`
     Serve,
-    /// Envoy's rate limit service over gRPC, and a client of its own
+    /// the reverse proxy under `wrk`, beside nginx, HAProxy and Caddy
+    Proxy,
+    /// Envoy's rate limit service over gRPC, beside other services
     ServeEnvoy,
     /// decisions in Redis
     Redis,
@@ -70,12 +76,15 @@ enum Tables {
 /// Measures in a release build; allocations in a second program, whose allocator counts.
 pub(crate) fn run(options: &BenchOptions) -> Result<()> {
     let workspace = Workspace::load()?;
-    let module = options.redis_cell.as_ref().map(|path| {
+    let found = |path: &Option<PathBuf>| {
         // The programs run in the root of the workspace.
-        fs::canonicalize(path).with_context(|| format!("cannot find {}", path.display()))
-    });
-    let module = module.transpose()?;
-    let options = BenchOptions { redis_cell: module, ..*options };
+        let found = |path: &PathBuf| {
+            fs::canonicalize(path).with_context(|| format!("cannot find {}", path.display()))
+        };
+        path.as_ref().map(found).transpose()
+    };
+    let (redis_cell, limitador) = (found(&options.redis_cell)?, found(&options.limitador)?);
+    let options = BenchOptions { redis_cell, limitador, ..*options };
     for tables in options.tables.each() {
         let report = measure(&workspace, tables, &options)?;
         if options.write && !report.contains(NOT_MEASURED) {
@@ -95,7 +104,7 @@ fn measure(workspace: &Workspace, tables: Tables, options: &BenchOptions) -> Res
     match tables {
         Tables::Redis | Tables::Decisions => tools::ensure_installed(tools::SERVERS, &workspace.root)?,
         // The program reports that it has measured nothing, so that the other tables are still printed.
-        Tables::Serve => {
+        Tables::Serve | Tables::Proxy => {
             if let Err(error) = tools::ensure_installed(tools::LOAD, &workspace.root) {
                 println!("{error:#}");
             }
@@ -103,7 +112,12 @@ fn measure(workspace: &Workspace, tables: Tables, options: &BenchOptions) -> Res
         _ => {}
     }
     let mut report = String::new();
-    for command in commands(workspace, tables, options) {
+    let mut commands = commands(workspace, tables, options);
+    if let Some(program) = commands.pop() {
+        let others = peers::arguments(workspace, tables, options);
+        commands.push(others.iter().fold(program, |program, (flag, path)| program.args(flag).path(path)));
+    }
+    for command in commands {
         command.run_reading(&workspace.root, |line| report.push_str(line))?;
     }
     Ok(report)
@@ -119,11 +133,11 @@ impl Tables {
 
 /// The programs that measure one subject.
 fn commands(workspace: &Workspace, tables: Tables, options: &BenchOptions) -> Vec<Cmd> {
-    let peers = |program: &str| peers(workspace, program, tables, options);
+    let peers = |program: &str| peers_program(workspace, program, tables, options);
     match tables {
         Tables::Memory | Tables::Layer => vec![peers("times"), peers("allocations")],
         Tables::Serve | Tables::Redis => vec![peers("times")],
-        Tables::ServeEnvoy | Tables::Simulate => {
+        Tables::Proxy | Tables::ServeEnvoy | Tables::Simulate => {
             let server = "build --quiet --locked --release --package portcullis-cli --bin portcullis";
             vec![Cmd::cargo().args(server), with_quick(own(&tables.to_string()), options)]
         }
@@ -141,7 +155,7 @@ fn commands(workspace: &Workspace, tables: Tables, options: &BenchOptions) -> Ve
 
 /// A program that measures other rate limiters as well. Without `--locked`: cargo adds to the lock file of the measurements what a
 /// change of the workspace needs.
-fn peers(workspace: &Workspace, program: &str, tables: Tables, options: &BenchOptions) -> Cmd {
+fn peers_program(workspace: &Workspace, program: &str, tables: Tables, options: &BenchOptions) -> Cmd {
     let command = Cmd::cargo()
         .args("run --quiet --release --manifest-path")
         .args(MANIFEST)
@@ -210,6 +224,8 @@ mod tests {
             "allocations -- layer",
             "responses --",
             "times -- serve",
+            "portcullis",
+            "proxy --",
             "portcullis",
             "serve-envoy --",
             "times -- redis",

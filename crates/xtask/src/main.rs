@@ -6,6 +6,7 @@ mod compare;
 mod faults;
 mod instructions;
 mod lines;
+mod python;
 mod test;
 mod tools;
 mod wasm;

@@ -7,7 +7,6 @@ mod doctests;
 mod no_std;
 mod programs;
 mod proxies;
-mod python;
 mod release;
 mod report;
 pub(crate) mod rules;

@@ -194,8 +194,12 @@ pub(crate) const CLOCKS: &[Tool] =
 /// The program that counts in the step `instructions`.
 pub(crate) const COUNTERS: &[Tool] = &[tool("valgrind", "counts the instructions of decisions")];
 
-/// The program that sends requests to the servers of `cargo xtask bench serve`.
+/// The program that sends requests to the servers of `cargo xtask bench serve` and `proxy`.
 pub(crate) const LOAD: &[Tool] = &[tool("wrk", "sends requests to the servers that are measured")];
+
+/// The program that a server of `cargo xtask bench serve-envoy` is built with.
+pub(crate) const PROTOBUF: &[Tool] =
+    &[tool("protoc", "builds a service that is measured").packages("protobuf-compiler", "protobuf")];
 
 #[cfg(test)]
 mod tests {

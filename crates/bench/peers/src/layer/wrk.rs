@@ -1,12 +1,11 @@
 //! Real servers on the loopback interface, under `wrk`.
 
 use std::net::SocketAddr;
-use std::process::Command;
 
-use anyhow::{Context as _, Error, Result, ensure};
+use anyhow::{Context as _, Error, Result};
 use axum::Router;
 use axum::http::StatusCode;
-use portcullis_bench::{Comparison, Round, Target, interleaved};
+use portcullis_bench::{Comparison, Round, Target, interleaved, wrk};
 use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Runtime};
 
@@ -15,7 +14,7 @@ use crate::scale::Scale;
 
 /// Requests per second that each server answers, or the reason why nothing was measured.
 pub(crate) fn rates(scale: &Scale) -> Result<String> {
-    if Command::new("wrk").arg("--version").output().is_err() {
+    if !wrk::is_installed() {
         return Ok("**NOT MEASURED: servers under `wrk`, which is not installed.**\n".to_owned());
     }
     let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
@@ -31,8 +30,8 @@ pub(crate) fn rates(scale: &Scale) -> Result<String> {
     let mut cases = Vec::with_capacity(apps.len());
     for (name, app, status) in apps {
         let address = serve(&runtime, app)?;
-        let case: Round<'_, f64, Error> =
-            Box::new(move || load(address, seconds, status).with_context(|| name.to_owned()));
+        let rate = move || wrk::rate(address, "x-user: ada", seconds, status.is_success());
+        let case: Round<'_, f64, Error> = Box::new(move || rate().with_context(|| name.to_owned()));
         cases.push(case);
     }
     let figures = interleaved(rounds, &mut cases)?;
@@ -53,18 +52,4 @@ fn serve(runtime: &Runtime, app: Router) -> Result<SocketAddr> {
     let address = listener.local_addr()?;
     runtime.spawn(async move { axum::serve(listener, app).await });
     Ok(address)
-}
-
-/// Requests per second, as `wrk` reports them.
-fn load(address: SocketAddr, seconds: u32, status: StatusCode) -> Result<f64> {
-    let mut wrk = Command::new("wrk");
-    wrk.args(["--threads", "1", "--connections", "32", "--header", "x-user: ada", "--duration"]);
-    wrk.arg(format!("{seconds}s")).arg(format!("http://{address}/"));
-    let output = wrk.output()?;
-    let report = String::from_utf8_lossy(&output.stdout);
-    let rejected = report.contains("Non-2xx or 3xx responses:");
-    ensure!(rejected != status.is_success(), "expected responses with {status}:\n{report}");
-    let rate = report.lines().find_map(|line| line.trim().strip_prefix("Requests/sec:"));
-    let rate = rate.with_context(|| format!("wrk reported no rate:\n{report}"))?;
-    Ok(rate.trim().parse()?)
 }

@@ -1,37 +1,37 @@
-//! Checks per second of `portcullis serve` over gRPC, and how long they take: `cargo xtask bench serve-envoy`.
+//! Checks per second of `portcullis serve` over gRPC, how long they take, and both beside other services: `cargo xtask bench serve-envoy`.
 //!
-//! The server is a process of its own. Both share the first two processors of the machine, so that the figures include what the
-//! generator costs.
+//! Each server is a process of its own. All of them share the first two processors of the machine with the client, so the figures include what
+//! that costs.
 
-use std::env;
-use std::fs;
-use std::io::{BufRead as _, BufReader};
+mod equal;
+mod services;
+
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::Result;
 use clap::Parser;
+use portcullis_bench::process::{self, pin};
 use portcullis_bench::{calls, machine, markdown};
-use portcullis_rls::messages::rate_limit_descriptor::Entry;
-use portcullis_rls::messages::rate_limit_response::Code;
-use portcullis_rls::messages::{RateLimitDescriptor, RateLimitRequest, RateLimitResponse};
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval};
-use tonic::Request;
-use tonic::client::Grpc;
-use tonic::codegen::http::uri::PathAndQuery;
-use tonic::transport::{Channel, Endpoint};
-use tonic_prost::ProstCodec;
+
+use services::{CONNECTIONS, Client, Protocol, Service, USERS};
 
 #[derive(Debug, Parser)]
 #[command(name = "cargo xtask bench serve-envoy", bin_name = "cargo xtask bench serve-envoy")]
 struct Options {
     #[command(flatten)]
     common: portcullis_bench::BenchOptions,
-    /// The server, by default `portcullis` beside this program
+    /// Our command, by default `portcullis` beside this program
     #[arg(long, value_name = "PATH")]
-    server: Option<PathBuf>,
+    ours: Option<PathBuf>,
+    /// Throttlecrab's server, to compare with it as well
+    #[arg(long, value_name = "PATH")]
+    throttlecrab: Option<PathBuf>,
+    /// Limitador's server, built from its source, to compare with it as well
+    #[arg(long, value_name = "PATH")]
+    limitador: Option<PathBuf>,
 }
 
 /// A load.
@@ -46,14 +46,15 @@ enum Load {
 fn main() -> Result<()> {
     let options = Options::parse();
     let pinned = pin();
-    let seconds = Duration::from_secs(if options.common.quick { 1 } else { 10 });
-    let server = Server::start(&options)?;
+    let is_quick = options.common.quick;
+    let seconds = Duration::from_secs(if is_quick { 1 } else { 10 });
+    let services = options.services()?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let rows = runtime.block_on(async {
         let mut rows = Vec::new();
-        let _warm_up = measure(&server.addr, Load::Closed(64), Duration::from_secs(1)).await?;
+        let _warm_up = measure(&services[0], Load::Closed(64), Duration::from_secs(1)).await?;
         for load in LOADS {
-            rows.push(measure(&server.addr, load, seconds).await?);
+            rows.push(measure(&services[0], load, seconds).await?);
         }
         anyhow::Ok(rows)
     })?;
@@ -64,73 +65,56 @@ fn main() -> Result<()> {
         seconds.as_secs(),
         markdown(&HEADER, &rows)
     );
+    if services.len() > 1 {
+        let (rounds, length) =
+            if is_quick { (1, Duration::from_millis(200)) } else { (7, Duration::from_secs(1)) };
+        println!("{}", equal::compare(&runtime, &services, rounds, length)?);
+    }
+    println!("{}", options.unmeasured());
     Ok(())
 }
 
-/// Keeps this process, and those that it starts, on two processors.
-fn pin() -> &'static str {
-    let id = std::process::id().to_string();
-    let pinned = Command::new("taskset").args(["-a", "-c", "-p", "0,1", &id]).stdout(Stdio::null()).status();
-    match pinned {
-        Ok(status) if status.success() => "The client and the server share two processors.",
-        _ => "The client and the server were not pinned to processors.",
+impl Options {
+    /// Ours over gRPC first.
+    fn services(&self) -> Result<Vec<Service>> {
+        let ours = self.ours.clone().map_or_else(process::portcullis, Ok)?;
+        let mut services = vec![Service::portcullis(&ours, Protocol::Envoy)?];
+        if let Some(program) = &self.limitador {
+            services.push(Service::limitador(program)?);
+        }
+        if let Some(program) = &self.throttlecrab {
+            services.push(Service::throttlecrab(program, Protocol::Throttlecrab)?);
+            services.push(Service::throttlecrab(program, Protocol::ThrottlecrabJson)?);
+            services.push(Service::portcullis(&ours, Protocol::EnvoyJson)?);
+        }
+        Ok(services)
+    }
+
+    /// Says which services are missing, and why.
+    fn unmeasured(&self) -> String {
+        let mut text = String::new();
+        if self.limitador.is_none() {
+            text.push_str("limitador's server was not measured: it is in no registry, and `--limitador PATH` names the program.\n\n");
+        }
+        if self.throttlecrab.is_none() {
+            text.push_str("throttlecrab was not measured: its server could not be installed.\n\n");
+        }
+        text
     }
 }
 
-struct Server {
-    process: Child,
-    addr: String,
-    folder: PathBuf,
-}
-
-impl Server {
-    fn start(options: &Options) -> Result<Self> {
-        let program = match &options.server {
-            Some(path) => path.clone(),
-            None => env::current_exe()?.with_file_name("portcullis"),
-        };
-        let folder = env::temp_dir().join(format!("portcullis-serve-envoy-{}", std::process::id()));
-        fs::create_dir_all(&folder)?;
-        let file = folder.join("limits.yaml");
-        fs::write(&file, LIMITS)?;
-        let mut command = Command::new(&program);
-        command.arg("serve").arg(&file).args(["--grpc", "127.0.0.1:0", "--http", "off", "--store", "memory"]);
-        let mut process =
-            command.stdout(Stdio::piped()).spawn().with_context(|| program.display().to_string())?;
-        let mut line = String::new();
-        BufReader::new(process.stdout.take().context("it is piped")?).read_line(&mut line)?;
-        let addr = line.split_once("\"grpc\":\"").and_then(|(_, rest)| rest.split_once('"'));
-        let addr = addr.with_context(|| format!("the server has not started: {line}"))?.0.to_owned();
-        Ok(Self { process, addr: format!("http://{addr}"), folder })
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-        let _ = fs::remove_dir_all(&self.folder);
-    }
-}
-
-type Client = Grpc<Channel>;
-
-async fn measure(addr: &str, load: Load, length: Duration) -> Result<Vec<String>> {
-    let mut clients = Vec::new();
-    for _ in 0..CONNECTIONS {
-        clients.push(Grpc::new(Endpoint::new(addr.to_owned())?.connect().await?));
-    }
+async fn measure(service: &Service, load: Load, length: Duration) -> Result<Vec<String>> {
+    let client = Client::connect(service, CONNECTIONS).await?;
     let start = Instant::now();
     let mut times = match load {
         Load::Closed(tasks) => {
-            let clients = clients.clone();
             let call = move |task, number| {
-                let mut client = Client::clone(&clients[task % CONNECTIONS]);
-                async move { call(&mut client, number, Instant::now()).await.map(drop) }
+                let client = client.clone();
+                async move { client.check(task, number).await }
             };
             calls(tasks, length, call).await?
         }
-        Load::Open(per_second) => open(&clients, per_second, length).await?,
+        Load::Open(per_second) => open(&client, per_second, length).await?,
     };
     let elapsed = start.elapsed();
     times.sort_unstable();
@@ -148,8 +132,8 @@ async fn measure(addr: &str, load: Load, length: Duration) -> Result<Vec<String>
 }
 
 /// Calls begin at their time. Their times are measured from then, also if the generator is late.
-async fn open(clients: &[Client], per_second: u32, length: Duration) -> Result<Vec<Duration>> {
-    let per_tick = per_second / TICKS;
+async fn open(client: &Client, per_second: u32, length: Duration) -> Result<Vec<Duration>> {
+    let per_tick = usize::try_from(per_second / TICKS)?;
     let mut ticks = interval(Duration::from_secs(1) / TICKS);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Burst);
     let mut tasks = JoinSet::new();
@@ -164,11 +148,11 @@ async fn open(clients: &[Client], per_second: u32, length: Duration) -> Result<V
             println!("{per_second} calls per second are more than both processes make.\n");
             break;
         }
-        for client in clients.iter().cycle().take(usize::try_from(per_tick)?) {
-            let mut client = client.clone();
+        for task in 0..per_tick {
+            let client = client.clone();
             next += 1;
             let number = next;
-            tasks.spawn(async move { call(&mut client, number, intended).await });
+            tasks.spawn(async move { client.check(task, number).await.map(|()| intended.elapsed()) });
         }
         while let Some(time) = tasks.try_join_next() {
             all.push(time??);
@@ -180,29 +164,6 @@ async fn open(clients: &[Client], per_second: u32, length: Duration) -> Result<V
     Ok(all)
 }
 
-/// How long a call for the next user takes, from this instant on.
-async fn call(client: &mut Client, number: usize, start: Instant) -> Result<Duration> {
-    let entry = Entry { key: "user".to_owned(), value: format!("user-{}", number % USERS) };
-    let descriptor = RateLimitDescriptor { entries: vec![entry], ..RateLimitDescriptor::default() };
-    let request =
-        RateLimitRequest { domain: "shop".to_owned(), descriptors: vec![descriptor], hits_addend: 1 };
-    client.ready().await?;
-    let codec = ProstCodec::<_, RateLimitResponse>::default();
-    let response = client.unary(Request::new(request), PathAndQuery::from_static(METHOD), codec).await?;
-    ensure!(response.get_ref().overall_code() == Code::Ok, "a call was denied");
-    Ok(start.elapsed())
-}
-
-const LIMITS: &str = "domain: shop
-descriptors:
-  - key: user
-    rate_limit:
-      unit: hour
-      requests_per_unit: 4000000000
-";
-const METHOD: &str = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
-const USERS: usize = 10_000;
-const CONNECTIONS: usize = 4;
 const TICKS: u32 = 1_000;
 /// Beyond it the generator would measure its own queue.
 const MOST_IN_FLIGHT: usize = 50_000;

