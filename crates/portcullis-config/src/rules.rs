@@ -47,7 +47,7 @@ use read::{Read, Reader};
 #[derive(Clone, Debug)]
 pub struct Rules(Arc<Inner>);
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Inner {
     rules: Vec<Rule>,
     clients: ClientIp,
@@ -217,6 +217,25 @@ impl Rules {
     /// The header by which a request asks for the generation of the rules, and which shows it in the response.
     pub fn show_generation(&self) -> Option<&HeaderName> {
         self.0.options.show_generation.as_ref()
+    }
+
+    /// Returns rules that decide as these do, and write nothing for those who are not there in a simulation: neither headers for clients,
+    /// nor charges for handlers.
+    ///
+    /// ```
+    /// use portcullis_config::{Format, Loader, Rules};
+    ///
+    /// let text = "[layer]\nshow_generation = \"x-rules\"\n\n[policy.p]\nstrategy = \"gcra\"\nquota = \"1/s\"\nkey = \"client_ip\"\n";
+    /// let rules = Rules::load(&Loader::text("limits.toml", Format::Toml, text))?;
+    /// assert_eq!(rules.show_generation().unwrap(), "x-rules");
+    /// assert_eq!(rules.for_simulation().show_generation(), None);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn for_simulation(mut self) -> Self {
+        let inner = Arc::make_mut(&mut self.0);
+        inner.options.only_decide(inner.rules.iter().any(|rule| rule.limit.needs_charge()));
+        self
     }
 
     /// The headers of a request by which the rules decide, each with the field that reads it, such as `policy.search.key.header`.

@@ -1,7 +1,9 @@
 //! What happened to the requests, from the events of the layers.
 
 use std::collections::HashMap;
+use std::fmt::Write as _;
 use std::mem;
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use portcullis_core::{Decision, PolicyName};
@@ -31,7 +33,7 @@ pub struct Counts {
     pub callers: Callers,
     /// Over time.
     pub series: Series,
-    policies: HashMap<PolicyName, usize>,
+    policies: HashMap<PolicyName, usize, foldhash::fast::RandomState>,
     others: HashMap<String, usize>,
 }
 
@@ -56,7 +58,9 @@ pub struct RuleCounts {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Current {
     pub(super) micros: u64,
-    pub(super) caller: String,
+    caller: String,
+    /// The caller, until it is asked for as text: most are not.
+    address: Option<IpAddr>,
     /// The rules that rejected it.
     pub(super) rejected_by: Vec<usize>,
     pub(super) is_rejected: bool,
@@ -85,12 +89,13 @@ impl Recorder {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Begins with a request.
-    pub(super) fn begin(&self, micros: u64, caller: &str) {
+    /// Begins with a request, whose caller is a text or the address.
+    pub(super) fn begin(&self, micros: u64, caller: Option<&str>, address: IpAddr) {
         let State { counts, current } = &mut *self.state();
         current.micros = micros;
         current.caller.clear();
-        current.caller.push_str(caller);
+        current.caller.push_str(caller.unwrap_or_default());
+        current.address = caller.is_none().then_some(address);
         current.rejected_by.clear();
         current.is_rejected = false;
         current.unidentified = None;
@@ -103,6 +108,16 @@ impl Recorder {
     /// Goes on with a request that has waited, and keeps the one before in its place.
     pub(super) fn swap(&self, current: &mut Current) {
         mem::swap(&mut self.state().current, current);
+    }
+}
+
+impl Current {
+    /// The caller, as the log shows it.
+    pub(super) fn caller(&mut self) -> &str {
+        if let Some(address) = self.address.take() {
+            let _ = write!(self.caller, "{address}");
+        }
+        &self.caller
     }
 }
 
@@ -120,7 +135,7 @@ impl State {
             EventKind::ShadowWouldReject { decision } => {
                 let rule = self.counts.policy(decision.policy());
                 self.counts.rules[rule].shadow += 1;
-                self.counts.callers.add(rule, &self.current.caller);
+                self.counts.callers.add(rule, self.current.caller());
             }
             EventKind::IdentityMissing { policy, .. } | EventKind::IdentityMalformed { policy, .. } => {
                 self.current.unidentified = Some((*policy).clone());
@@ -167,7 +182,7 @@ impl State {
         counts.rules[rule].rejected += 1;
         counts.rules[rule].peak_rejected.add(current.micros);
         counts.series.rejected_by(current.micros, rule);
-        counts.callers.add(rule, &current.caller);
+        counts.callers.add(rule, current.caller());
         current.rejected_by.push(rule);
     }
 }

@@ -104,8 +104,8 @@ impl Difference {
         match (outcomes.0 == Outcome::Rejected, outcomes.1 == Outcome::Rejected) {
             (false, false) => {}
             (true, true) => self.both += 1,
-            (false, true) => self.newly.add(engines.1.rejected_by(), engines.1.caller()),
-            (true, false) => self.no_longer.add(engines.0.rejected_by(), engines.0.caller()),
+            (false, true) => self.newly.add(engines.1.rejected_by(), &engines.1.caller()),
+            (true, false) => self.no_longer.add(engines.0.rejected_by(), &engines.0.caller()),
         }
     }
 

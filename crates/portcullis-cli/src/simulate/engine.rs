@@ -35,11 +35,13 @@ pub struct Options {
     pub kept_callers: usize,
     /// The number of checks that are kept to suggest quotas; 0 if there are no suggestions.
     pub kept_checks: usize,
+    /// Headers of the lines that nothing in the layer reads, so that requests are made without them.
+    pub unread: Vec<HeaderName>,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { caller: None, host: None, kept_callers: 100_000, kept_checks: 1_000_000 }
+        Self { caller: None, host: None, kept_callers: 100_000, kept_checks: 1_000_000, unread: Vec::new() }
     }
 }
 
@@ -96,6 +98,7 @@ pub struct Engine<S> {
     waiting: JoinSet<()>,
     /// An instant of the runtime, and of the log. Kept while requests wait.
     origin: Option<(Instant, u64)>,
+    /// The caller of the request, if it is a header.
     caller: String,
 }
 
@@ -162,7 +165,8 @@ where
         let now = line.micros.max(self.clock.now().as_micros());
         self.advance(now);
         self.clock.set(Timestamp::from_micros(now));
-        self.recorder.begin(now, &self.caller);
+        let caller = self.options.caller.as_ref().map(|_| self.caller.as_str());
+        self.recorder.begin(now, caller, line.peer);
         self.upstream.set_status(line.status);
 
         let _context = self.runtime.enter();
@@ -203,11 +207,15 @@ where
             b"" => Method::GET,
             method => Method::from_bytes(method).ok()?,
         };
-        let mut request = Request::new(String::new());
+        let mut request = self.upstream.request();
         *request.method_mut() = method;
         *request.uri_mut() = Uri::try_from(line.target()).ok()?;
         for (name, value) in line.headers() {
-            request.headers_mut().append(name.clone(), HeaderValue::from_bytes(value).ok()?);
+            if !self.options.unread.contains(name) {
+                request.headers_mut().append(name.clone(), HeaderValue::from_bytes(value).ok()?);
+            } else if !is_header_value(value) {
+                return None;
+            }
         }
         if let Some(host) = &self.options.host
             && !request.headers().contains_key(HOST)
@@ -215,15 +223,10 @@ where
             request.headers_mut().insert(HOST, host.clone());
         }
         request.extensions_mut().insert(SocketAddr::new(line.peer, 0));
-        self.caller.clear();
-        let header = self.options.caller.as_ref().map(|name| request.headers().get(name));
-        match header.map(|value| value.map(|value| String::from_utf8_lossy(value.as_bytes()))) {
-            Some(Some(value)) => self.caller.push_str(&value),
-            Some(None) => self.caller.push_str("(none)"),
-            None => {
-                use std::fmt::Write as _;
-                let _ = write!(self.caller, "{}", line.peer);
-            }
+        if let Some(name) = &self.options.caller {
+            self.caller.clear();
+            let value = request.headers().get(name).map(|value| String::from_utf8_lossy(value.as_bytes()));
+            self.caller.push_str(value.as_deref().unwrap_or("(none)"));
         }
         Some(request)
     }
@@ -271,9 +274,14 @@ impl<S> Engine<S> {
     }
 
     /// The caller of the last request, as the log shows it.
-    pub fn caller(&self) -> &str {
-        &self.caller
+    pub fn caller(&self) -> String {
+        self.recorder.state().current.caller().to_owned()
     }
+}
+
+/// What a server takes for the value of a header.
+fn is_header_value(value: &[u8]) -> bool {
+    value.iter().all(|byte| matches!(byte, b'\t' | 0x20..=0x7e | 0x80..))
 }
 
 /// The keys of each policy. Memory is allocated as keys arrive.

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, anyhow, bail};
 use clap::Args;
-use http::header::HOST;
+use http::header::{HOST, REFERER, USER_AGENT};
 use http::{HeaderName, HeaderValue};
 use indicatif::{ProgressBar, ProgressStyle};
 use portcullis_config::{LiveRules, Rules, RulesService};
@@ -177,7 +177,16 @@ fn absent_text(absent: &[(String, HeaderName)]) -> String {
 /// # Errors
 ///
 /// If the rules cannot be layers.
-pub fn engine_of_rules(rules: Rules, options: Options) -> anyhow::Result<Engine<RulesService<Upstream>>> {
+pub fn engine_of_rules(rules: Rules, mut options: Options) -> anyhow::Result<Engine<RulesService<Upstream>>> {
+    // No layer reads these unless a rule does, and most logs have them.
+    options.unread = vec![REFERER, USER_AGENT];
+    options.unread.retain(|header| {
+        // `_` counts as `-`.
+        let is_read =
+            rules.headers_read().any(|(_, read)| read.as_str().replace('_', "-") == header.as_str());
+        !is_read && options.caller.as_ref() != Some(header)
+    });
+    let rules = rules.for_simulation();
     let layer =
         |registry: &Arc<Registry>| Ok::<_, LayerError>(LiveRules::new(Arc::clone(registry), rules)?.layer());
     Engine::new(options, layer).map_err(|error| anyhow!(error))

@@ -126,9 +126,9 @@ impl<S: Store> RecordingStore<S> {
     fn record(&self, checks: &Checks) {
         if let Some(mut recording) = self.recording() {
             let now = self.clock.now().as_micros();
-            let state = self.recorder.state();
+            let mut state = self.recorder.state();
             for check in checks {
-                recording.add(&check.policy, check.key, now, check.cost, &state.current.caller);
+                recording.add(&check.policy, check.key, now, check.cost, state.current.caller());
             }
         }
     }
@@ -154,8 +154,8 @@ impl<S: Store> Store for RecordingStore<S> {
         if answer.is_some()
             && let Some(mut recording) = self.recording()
         {
-            let state = self.recorder.state();
-            recording.add(policy, key, self.clock.now().as_micros(), cost, &state.current.caller);
+            let mut state = self.recorder.state();
+            recording.add(policy, key, self.clock.now().as_micros(), cost, state.current.caller());
         }
         answer
     }

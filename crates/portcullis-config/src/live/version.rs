@@ -17,7 +17,7 @@ pub(super) struct RulesVersion {
     /// By the names of their tables.
     named: HashMap<String, RuleSet>,
     /// By the rules that they consist of, at most one for each rule, and [`MAX_MORE`].
-    layers: ArcSwap<HashMap<RuleSet, PreparedLayer>>,
+    layers: ArcSwap<HashMap<RuleSet, PreparedLayer, foldhash::fast::RandomState>>,
     /// A layer of each rule, which limits nothing: for the list of layers.
     listed: OnceLock<Vec<(String, PreparedLayer)>>,
     /// The rules as they were logged.

@@ -37,6 +37,13 @@ impl std::fmt::Debug for LayerOptions {
 }
 
 impl LayerOptions {
+    /// Leaves out what decides nothing.
+    pub(super) fn only_decide(&mut self, needs_charge: bool) {
+        self.headers = Some(RateLimitHeaders::NONE);
+        (self.header_names, self.show_generation) = Default::default();
+        self.without_charge = !needs_charge;
+    }
+
     /// What concerns requests that are denied although no rule matches them.
     pub(super) fn deny_in(&self, layer: RateLimitLayer) -> RateLimitLayer {
         let mut layer = self.deny.iter().fold(layer, |layer, matcher| layer.deny(Arc::clone(matcher)));

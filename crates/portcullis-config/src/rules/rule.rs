@@ -16,7 +16,7 @@ use crate::hooks::RejectWith;
 use crate::source::Span;
 
 /// A policy of a file, with its key and the requests that it applies to.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Rule {
     pub(super) limit: Limit,
     pub(super) mode: Mode,

@@ -118,3 +118,27 @@ fn checks_beyond_the_bound_are_a_sample_of_keys() {
     assert!(suggestion.requests <= 1_000 && suggestion.keys > 50 && suggestion.one_in >= 4, "{suggestion:?}");
     assert_eq!(suggestion.quota.as_deref(), Some("quota = \"4/min\""));
 }
+
+#[test]
+fn unread_values_are_checked_like_others() {
+    for byte in 0..=u8::MAX {
+        assert_eq!(is_header_value(&[byte]), HeaderValue::from_bytes(&[byte]).is_ok(), "{byte}");
+    }
+}
+
+#[test]
+fn unread_header_makes_a_line_unusable() {
+    let options = Options { unread: vec![http::header::USER_AGENT], ..Options::default() };
+    let layer = |registry: &Arc<Registry>| {
+        let pages = Policy::fixed_window("pages", Quota::per_day(1)).by(Header::named("user-agent"));
+        RateLimitLayer::try_new(Arc::clone(registry), pages)
+    };
+    let mut engine = Engine::new(options, layer).unwrap();
+    let mut with_agent = |agent: &[u8]| {
+        let mut line = line(SECOND, ADA);
+        line.add_header(http::header::USER_AGENT, agent);
+        engine.handle(&line)
+    };
+    assert_eq!(with_agent(b"a\x7f"), Outcome::Unusable);
+    assert_eq!([with_agent(b"a"), with_agent(b"a")], [Outcome::Admitted; 2], "no request has the header");
+}

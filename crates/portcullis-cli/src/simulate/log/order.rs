@@ -1,6 +1,6 @@
 //! Sorts the lines by their time, within bounds.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::mem;
 
 use super::Line;
@@ -11,8 +11,10 @@ use super::Line;
 /// the log.
 #[derive(Debug, Default)]
 pub(super) struct Order {
-    /// By the time and the number of the line.
-    waiting: BTreeMap<(u64, u64), Line>,
+    /// Each line that came with no earlier time than all lines before it: nearly all.
+    ordered: VecDeque<Line>,
+    /// The other lines, by the time and the number of the line.
+    displaced: BTreeMap<(u64, u64), Line>,
     /// The line that was handed out last.
     current: Line,
     /// Lines whose memory can be used again.
@@ -34,14 +36,25 @@ impl Order {
     pub(super) fn insert(&mut self, line: &mut Line) {
         self.newest = self.newest.max(line.micros);
         let added = mem::replace(line, self.spare.pop().unwrap_or_default());
-        self.waiting.insert((added.micros, self.next_number), added);
-        self.next_number += 1;
+        if self.ordered.back().is_none_or(|last| last.micros <= added.micros) {
+            self.ordered.push_back(added);
+        } else {
+            self.displaced.insert((added.micros, self.next_number), added);
+            self.next_number += 1;
+        }
     }
 
     /// Whether no line that may still come is earlier than the next one.
     pub(super) fn has_next(&self) -> bool {
-        let Some(((micros, _), _)) = self.waiting.first_key_value() else { return false };
-        micros.saturating_add(self.window) < self.newest || self.waiting.len() >= MAX_WAITING
+        let Some(micros) = self.next_micros() else { return false };
+        let waiting = self.ordered.len() + self.displaced.len();
+        micros.saturating_add(self.window) < self.newest || waiting >= MAX_WAITING
+    }
+
+    fn next_micros(&self) -> Option<u64> {
+        let displaced = self.displaced.first_key_value().map(|((micros, _), _)| *micros);
+        let ordered = self.ordered.front().map(|line| line.micros);
+        displaced.into_iter().chain(ordered).min()
     }
 
     /// The next line by its time, if no line that may still come is earlier, or if `is_end`. The line before is overwritten
@@ -52,7 +65,14 @@ impl Order {
         if !is_end && !self.has_next() {
             return None;
         }
-        let (_, mut line) = self.waiting.pop_first()?;
+        // Of equal times, one that is displaced came later.
+        let ordered = self.ordered.front().map(|line| line.micros);
+        let displaced =
+            self.displaced.first_entry().filter(|entry| ordered.is_none_or(|first| entry.key().0 < first));
+        let mut line = match displaced {
+            Some(entry) => entry.remove(),
+            None => self.ordered.pop_front()?,
+        };
         if line.micros < self.current.micros {
             self.late += 1;
             line.micros = self.current.micros;

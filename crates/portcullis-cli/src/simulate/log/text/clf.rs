@@ -107,7 +107,7 @@ fn quoted(text: &[u8]) -> Option<(&[u8], &[u8])> {
 }
 
 fn position(text: &[u8], byte: u8) -> Option<usize> {
-    text.iter().position(|other| *other == byte)
+    memchr::memchr(byte, text)
 }
 
 /// The brackets that are tried: a name of a user may have as many as its client likes.

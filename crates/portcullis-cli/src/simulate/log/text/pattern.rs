@@ -100,7 +100,7 @@ fn position(text: &[u8], part: &[u8]) -> Option<usize> {
     let (first, others) = part.split_first()?;
     let mut from = 0;
     loop {
-        let at = from + text[from..].iter().position(|byte| byte == first)?;
+        let at = from + memchr::memchr(*first, &text[from..])?;
         if text[at + 1..].starts_with(others) {
             return Some(at);
         }
