@@ -90,13 +90,17 @@ impl FromUpstream {
         if let Some(first) = self.first.take() {
             return Poll::Ready(Some(Ok(Frame::data(first))));
         }
+        let mut without_waker = Context::from_waker(Waker::noop());
         if let Some(connection) = &mut self.held.connection {
             // What is there already comes first, so that the connection has room for what it reads next.
-            let polled = Pin::new(&mut self.body).poll_frame(&mut Context::from_waker(Waker::noop()));
+            let polled = Pin::new(&mut self.body).poll_frame(&mut without_waker);
             if polled.is_ready() {
                 return polled;
             }
-            connection.drive(cx);
+            if connection.drive(cx) {
+                // Nothing else adds to the body.
+                return Pin::new(&mut self.body).poll_frame(&mut without_waker);
+            }
         }
         Pin::new(&mut self.body).poll_frame(cx)
     }

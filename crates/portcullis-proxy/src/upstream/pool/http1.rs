@@ -66,7 +66,10 @@ impl Http1 {
         }
         let mut sent = pin!(sender.try_send_request(request));
         let response = poll_fn(|cx| {
-            driver.drive(cx);
+            if driver.drive(cx) {
+                // Nothing else makes the response. Woken by what it drives itself, the task would run once more for each request.
+                return sent.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+            }
             sent.as_mut().poll(cx)
         });
         Ok(response.await?)
