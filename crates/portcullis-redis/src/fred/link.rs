@@ -23,7 +23,7 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
-use self::combined_call::{Lane, QueuedCheck};
+use self::combined_call::{LaneKey, QueuedCheck};
 use super::error::reason_of;
 use super::live::Live;
 use crate::protocol::wire::MAX_LOAD;
@@ -46,7 +46,7 @@ pub(crate) struct Link {
     health: Arc<LinkHealth>,
     /// Whether the client routes in a cluster by itself.
     is_clustered: bool,
-    combining: CombiningQueue<Lane, QueuedCheck>,
+    combining: CombiningQueue<LaneKey, QueuedCheck>,
     timer: Arc<CallTimer>,
     runtime: Handle,
 }

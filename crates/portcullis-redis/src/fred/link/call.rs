@@ -1,4 +1,4 @@
-//! The ways that a call takes on a link. A decision that shares a call with others takes little memory while it waits for its answer; every
+//! The ways that a call takes on a link. A check that shares a call with others takes little memory while it waits for its answer; every
 //! other way is boxed.
 
 use std::future::Future;
@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::Link;
-use super::combined_call::{Answer, Caller, LONGEST_WAIT, Lane, LaneCall, QueuedCheck};
+use super::combined_call::{Answer, Caller, LONGEST_WAIT, LaneKey, LaneTurn, QueuedCheck};
 use crate::fred::command::Command;
 use crate::protocol::value::Value;
 use crate::resilience::combining::Entered;
@@ -30,7 +30,7 @@ enum Way<'a> {
     /// It fails at once. `None` when it has.
     Fails(Option<CallError>),
     /// It waits for its place in a call, and for its answer.
-    Shared(SharedDecision<'a>),
+    Shared(PendingCheck<'a>),
     Other(Pin<Box<dyn Future<Output = Result<Value, CallError>> + Send + 'a>>),
 }
 
@@ -85,26 +85,26 @@ impl Link {
         }
     }
 
-    /// Adds a decision to an equal one that waits, whose permit and place it has then.
-    fn join(self: &Arc<Self>, command: &Command, before: Duration) -> Option<SharedDecision<'_>> {
+    /// Adds a check to an equal one that waits, whose permit and place it has then.
+    fn join(self: &Arc<Self>, command: &Command, before: Duration) -> Option<PendingCheck<'_>> {
         if command.load.is_none() || !self.combining.may_join(command.words.tag) {
             return None;
         }
         // Made before the queue is locked: it is likely to be needed.
         let (caller, answer) = oneshot::channel();
         let (lane, end) = (self.lane(command), command.end);
-        let id = self.combining.join(&lane, end, |decision, id| {
-            let takes = decision.takes(command);
+        let id = self.combining.join(&lane, end, |check, id| {
+            let takes = check.takes(command);
             if takes {
-                decision.callers.push(Caller { id, end, before, answer: Some(caller) });
+                check.callers.push(Caller { id, end, before, answer: Some(caller) });
             }
             takes
         })?;
-        Some(SharedDecision { link: self, lane, id, answer, before, has_left: false })
+        Some(PendingCheck { link: self, lane, id, answer, before, has_left: false })
     }
 
-    /// Waits for the answer to a decision in the queue.
-    fn shared<'a>(&self, shared: SharedDecision<'a>, end: Instant, deadline: Duration) -> LinkCall<'a> {
+    /// Waits for the answer to a check in the queue.
+    fn shared<'a>(&self, shared: PendingCheck<'a>, end: Instant, deadline: Duration) -> LinkCall<'a> {
         if self.timer.is_driven_here() {
             LinkCall(Way::Shared(shared))
         } else {
@@ -127,26 +127,24 @@ impl Link {
         let lane = self.lane(&command);
         let (end, deadline) = (command.end, command.deadline);
         let latest = (now + deadline / LONGEST_WAIT).min(end);
-        let tag = command.words.tag;
-        let (mut own, mut answer) = (Some((command, permit)), None);
-        // Made before the queue is locked, if it is likely to be needed.
-        let mut channel = self.combining.is_busy().then(oneshot::channel);
-        let entered = self.combining.wait(&lane, load, tag, latest, |id| {
-            let (caller, receiver) = channel.take().unwrap_or_else(oneshot::channel);
-            answer = Some(receiver);
-            let (command, permit) = own.take().expect("a decision enters once");
-            QueuedCheck::new(command, permit, Caller { id, end, before, answer: Some(caller) })
+        let place = (load, command.words.tag, latest);
+        let entered = self.combining.enter(&lane, place, (command, permit), |(command, permit), id| {
+            let (caller, answer) = oneshot::channel();
+            (QueuedCheck::new(command, permit, Caller { id, end, before, answer: Some(caller) }), answer)
         });
-        let (Some(Entered { id, is_unwatched, begins_call }), Some(answer)) = (entered, answer) else {
-            let (command, permit) = own.expect("a decision that does not wait is not in the queue");
-            return LinkCall::other(self.send(command, permit, Some(LaneCall::alone(self, lane)), before));
+        let (id, answer, is_unwatched, begins) = match entered {
+            Entered::Now(turn, (command, permit)) => {
+                let turn = LaneTurn::new(self, lane, turn);
+                return LinkCall::other(self.send(command, permit, Some(turn), before));
+            }
+            Entered::Waits { id, receiver, is_unwatched, begins } => (id, receiver, is_unwatched, begins),
         };
-        let shared = SharedDecision { link: self, lane, id, answer, before, has_left: false };
+        let shared = PendingCheck { link: self, lane, id, answer, before, has_left: false };
         if is_unwatched {
             self.watch(latest);
         }
-        if begins_call {
-            self.send_what_arrives(&shared.lane);
+        if let Some(turn) = begins {
+            self.send_what_arrives(shared.lane.clone(), turn);
         }
         self.shared(shared, end, deadline)
     }
@@ -184,10 +182,10 @@ impl Future for LinkCall<'_> {
     }
 }
 
-/// A decision in the queue, or in a call with others. It is removed from the queue when its caller goes away.
-struct SharedDecision<'a> {
+/// A check in the queue, or in a call with others. It is removed from the queue when its caller goes away.
+struct PendingCheck<'a> {
     link: &'a Arc<Link>,
-    lane: Lane,
+    lane: LaneKey,
     id: u64,
     answer: oneshot::Receiver<Answer>,
     /// The time that was left when it requested its permit.
@@ -195,7 +193,7 @@ struct SharedDecision<'a> {
     has_left: bool,
 }
 
-impl SharedDecision<'_> {
+impl PendingCheck<'_> {
     /// Waits for the answer where nothing may drive the runtime of the task that sends the call.
     async fn wait_until(mut self, end: Instant, deadline: Duration) -> Result<Value, CallError> {
         let (link, start) = (self.link, end.checked_sub(self.before).unwrap_or(end));
@@ -215,11 +213,11 @@ impl SharedDecision<'_> {
         self.has_left = true;
         self.answer.close();
         let id = self.id;
-        self.link.combining.leave(&self.lane, id, |decision| decision.leave(id))
+        self.link.combining.leave(&self.lane, id, |check| check.leave(id))
     }
 }
 
-impl Future for SharedDecision<'_> {
+impl Future for PendingCheck<'_> {
     type Output = Answer;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Answer> {
@@ -229,7 +227,7 @@ impl Future for SharedDecision<'_> {
     }
 }
 
-impl Drop for SharedDecision<'_> {
+impl Drop for PendingCheck<'_> {
     fn drop(&mut self) {
         if !self.has_left {
             self.leave();

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use tokio::runtime::Handle;
 use tokio::time::Instant;
 
-use super::combined_call::LaneCall;
+use super::combined_call::LaneTurn;
 use super::reply::{reply_to, while_connected};
 use super::reply_observer::{ReplyFuture, ReplyObserver};
 use super::{Link, LinkHealth};
@@ -32,7 +32,7 @@ impl Link {
         &self,
         command: Command,
         permit: Permit,
-        lane_call: Option<LaneCall>,
+        turn: Option<LaneTurn>,
         before: Duration,
     ) -> Result<Value, CallError> {
         let (end, deadline) = (command.end, command.deadline);
@@ -45,7 +45,7 @@ impl Link {
         let reply_time = ReplyTime::of(before, left, deadline);
         let observer = ReplyObserver::new(&command, reply_time, breaker_permit, &live, &self.health);
         let (mut call, first) =
-            InFlightCall::begin(&live, command, permit, lane_call, observer, self.runtime.clone()).await;
+            InFlightCall::begin(&live, command, permit, turn, observer, self.runtime.clone()).await;
         let mut next = false;
         let result = match first {
             Poll::Ready(result) => Some(result),
@@ -85,7 +85,7 @@ impl Link {
 struct InFlightCall {
     reply: Option<ReplyFuture>,
     permit: Option<Permit>,
-    lane_call: Option<LaneCall>,
+    turn: Option<LaneTurn>,
     /// Taken when the result of the call is recorded.
     observer: Option<ReplyObserver>,
     liveness: Arc<Liveness>,
@@ -100,7 +100,7 @@ impl InFlightCall {
         live: &Live,
         command: Command,
         permit: Permit,
-        lane_call: Option<LaneCall>,
+        turn: Option<LaneTurn>,
         observer: ReplyObserver,
         runtime: Handle,
     ) -> (Self, Poll<Result<Value, Error>>) {
@@ -112,7 +112,7 @@ impl InFlightCall {
         };
         let (liveness, health) = (Arc::clone(&live.liveness), observer.health());
         let (reply, permit, observer) = (Some(reply), Some(permit), Some(observer));
-        let mut call = Self { reply, permit, lane_call, observer, liveness, health, deadline, runtime };
+        let mut call = Self { reply, permit, turn, observer, liveness, health, deadline, runtime };
         let first = poll_fn(|context| {
             let reply = call.reply.as_mut().expect("the reply is pending");
             Poll::Ready(reply.as_mut().poll(context))
@@ -143,7 +143,7 @@ impl InFlightCall {
 impl Drop for InFlightCall {
     fn drop(&mut self) {
         let Some(reply) = self.reply.take() else { return };
-        let (permit, lane_call, observer) = (self.permit.take(), self.lane_call.take(), self.observer.take());
+        let (permit, turn, observer) = (self.permit.take(), self.turn.take(), self.observer.take());
         let (liveness, health, deadline) =
             (Arc::clone(&self.liveness), Arc::clone(&self.health), self.deadline);
         self.runtime.spawn(async move {
@@ -157,7 +157,7 @@ impl Drop for InFlightCall {
                 liveness.reply();
                 health.breaker.replied();
             }
-            drop((permit, lane_call));
+            drop((permit, turn));
         });
     }
 }

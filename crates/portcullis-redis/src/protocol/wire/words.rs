@@ -1,5 +1,6 @@
 //! The words of a call.
 
+use std::num::NonZeroU64;
 use std::sync::Arc;
 
 use super::{Replay, Words};
@@ -12,8 +13,8 @@ pub(crate) struct CallWords {
     pub(crate) args: Words,
     /// What the decision is computed from if the script makes it several times; `None` for one that is never repeated.
     pub(crate) replay: Option<Replay>,
-    /// Equal for equal decisions that the script may make several times, hardly ever for different ones, and 0 for all other words.
-    pub(crate) tag: u64,
+    /// Equal for equal decisions that the script may make several times, and hardly ever for different ones; `None` for all other words.
+    pub(crate) tag: Option<NonZeroU64>,
 }
 
 impl CallWords {
@@ -24,15 +25,15 @@ impl CallWords {
     /// The words of a decision. The script may make those with a replay several times.
     pub(crate) fn of_decision(keys: Words, args: Words, replay: Option<Replay>) -> Arc<Self> {
         let tag = match (keys.first(), args.first()) {
-            (Some(key), Some(request)) if replay.is_some() => tag_of(key, request),
-            _ => 0,
+            (Some(key), Some(request)) if replay.is_some() => Some(tag_of(key, request)),
+            _ => None,
         };
         Arc::new(Self { keys, args, replay, tag })
     }
 }
 
 /// A hash without a secret.
-fn tag_of(key: &[u8], request: &[u8]) -> u64 {
+fn tag_of(key: &[u8], request: &[u8]) -> NonZeroU64 {
     let end_of = |word: &[u8]| word.last_chunk().map_or(0, |end| u64::from_le_bytes(*end));
     let hash_of = |word: &[u8]| {
         let (words, _) = word.as_chunks::<8>();
@@ -41,7 +42,7 @@ fn tag_of(key: &[u8], request: &[u8]) -> u64 {
         });
         mixed.wrapping_add(end_of(word))
     };
-    hash_of(key).rotate_left(32) ^ hash_of(request) | 1
+    NonZeroU64::MIN | (hash_of(key).rotate_left(32) ^ hash_of(request))
 }
 
 #[cfg(test)]
@@ -69,6 +70,6 @@ mod tests {
         ] {
             assert_ne!(tag, tag_of(key, request, replay), "{key} {request}");
         }
-        assert_eq!(tag_of("portcullis:ada:gcra-1", "a request of one unit", None), 0);
+        assert_eq!(tag_of("portcullis:ada:gcra-1", "a request of one unit", None), None);
     }
 }

@@ -1,4 +1,4 @@
-//! A decision that shares a call with others, and its callers.
+//! A check that shares a call with others, and its callers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,16 +12,16 @@ use crate::protocol::value::Value;
 use crate::resilience::in_flight::{InFlightLimit, Permit};
 use crate::transport::CallError;
 
-/// A decision that waits for its call, or is in one, with equal ones that are made right after it.
+/// A check that waits for its call, or is in one, with equal ones that are made right after it.
 #[derive(Debug)]
 pub(in crate::fred::link) struct QueuedCheck {
     pub(super) command: Command,
     pub(super) permit: Permit,
-    /// One for each decision, in the order of their arrival and of their ids.
+    /// One for each of them, in the order of their arrival and of their ids.
     pub(in crate::fred::link) callers: SmallVec<[Caller; 1]>,
 }
 
-/// A caller that waits for a decision.
+/// A caller that waits for a check.
 #[derive(Debug)]
 pub(in crate::fred::link) struct Caller {
     /// Its id in the queue.
@@ -37,7 +37,7 @@ pub(in crate::fred::link) struct Caller {
 #[derive(Debug)]
 pub(in crate::fred::link) enum Answer {
     Result(Result<Value, CallError>),
-    /// Nothing was done, and the decision is to be sent by itself, with its permit.
+    /// Nothing was done, and the check is to be sent by itself, with its permit.
     Alone(Box<Command>, Permit),
 }
 
@@ -46,7 +46,7 @@ impl QueuedCheck {
         Self { command, permit, callers: SmallVec::from_buf([caller]) }
     }
 
-    /// Whether the decisions of a command may be made right after this one, as one more of them.
+    /// Whether the check of a command may be made right after this one, as one more of them.
     pub(in crate::fred::link) fn takes(&self, command: &Command) -> bool {
         let is_equal =
             Arc::ptr_eq(&self.command.words, &command.words) || self.command.words == command.words;
@@ -59,7 +59,7 @@ impl QueuedCheck {
         position.map(|position| self.callers.remove(position)).is_ok()
     }
 
-    /// How many decisions it is.
+    /// How many checks it is.
     pub(in crate::fred::link) fn count(&self) -> usize {
         self.callers.len()
     }
