@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ::fred::types::config::Options;
-use ::fred::types::{ClusterHash, CustomCommand};
+use ::fred::types::{ClusterHash, CustomCommand, Value as RawValue};
 use bytes::Bytes;
 use tokio::time::Instant;
 
@@ -103,21 +103,20 @@ impl Command {
     }
 
     /// The words after the name: of a script its SHA-1 or its source, the number of keys, the keys, then the arguments.
-    pub(super) fn into_words(self) -> Vec<Bytes> {
+    pub(super) fn into_words(self) -> Vec<RawValue> {
+        let (keys, args) = (&self.words.keys, &self.words.args);
         let code = match self.code {
-            None => return self.words.args.to_vec(),
+            None => return args.iter().cloned().map(RawValue::Bytes).collect(),
             Some(Code::Sha(sha)) => Bytes::copy_from_slice(&sha),
             Some(Code::Source(source)) => source,
         };
-        let (keys, args) = (&self.words.keys, &self.words.args);
         let count = match keys.len() {
             1 => Bytes::from_static(b"1"),
             count => Bytes::from(count.to_string()),
         };
         let mut words = Vec::with_capacity(2 + keys.len() + args.len());
-        words.extend([code, count]);
-        words.extend_from_slice(keys);
-        words.extend_from_slice(args);
+        words.extend([code, count].map(RawValue::Bytes));
+        words.extend(keys.iter().chain(args).cloned().map(RawValue::Bytes));
         words
     }
 

@@ -113,7 +113,8 @@ struct Wait<'a> {
 impl Wait<'_> {
     /// Whether the deadline has passed. Otherwise the waker is called when it does.
     fn is_over(&mut self, waker: &Waker) -> bool {
-        if self.end <= Instant::now() {
+        // The first time the task of the timer looks, soon.
+        if self.id.is_some() && self.end <= Instant::now() {
             return true;
         }
         let mut state = lock(&self.timer.state);

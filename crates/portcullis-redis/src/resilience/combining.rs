@@ -16,10 +16,10 @@
 mod lane;
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::hash::Hash;
 use std::num::NonZeroU64;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use foldhash::fast::RandomState;
 use tokio::time::Instant;
@@ -35,8 +35,6 @@ use crate::lock::lock;
 #[repr(align(128))]
 pub(crate) struct CombiningQueue<K, T> {
     max_load: u32,
-    /// The tag of the check that began to wait last, or 0: an estimate without the lock.
-    last: AtomicU64,
     state: Mutex<QueueState<K, T>>,
 }
 
@@ -86,24 +84,26 @@ impl<K: Clone + Eq + Hash, T> CombiningQueue<K, T> {
     /// Makes a queue for calls with at most this load.
     pub(crate) fn new(max_load: u32) -> Self {
         let state = QueueState { lanes: HashMap::default(), next_id: 0, watch: None };
-        Self { max_load, last: AtomicU64::new(0), state: Mutex::new(state) }
+        Self { max_load, state: Mutex::new(state) }
     }
 
-    /// Whether a check with this tag is likely to find an equal one to [join](Self::join).
-    pub(crate) fn may_join(&self, tag: Option<NonZeroU64>) -> bool {
-        tag.is_some_and(|tag| self.last.load(Relaxed) == tag.get())
-    }
-
-    /// Lets a check `join` the last one that waits, with the id that is returned, if that one takes it and leaves until `end`.
+    /// Lets a check with this tag `join` the last one that waits, with the id that it gets, if that one has the same tag, takes it, and
+    /// leaves until `end`. Returns what `join` does.
     ///
     /// Those that have joined fill at most 1/4 of a call, and the one that is joined leaves in the same call as without them. Each leaves the
     /// queue by itself.
-    pub(crate) fn join(&self, lane: &K, end: Instant, join: impl FnOnce(&mut T, u64) -> bool) -> Option<u64> {
+    pub(crate) fn join<R>(
+        &self,
+        lane: &K,
+        tag: NonZeroU64,
+        end: Instant,
+        join: impl FnOnce(&mut T, u64) -> Option<R>,
+    ) -> Option<R> {
         let mut state = lock(&self.state);
         let id = state.next_id;
-        let joins = state.lanes.get_mut(lane)?.join(self.max_load, end, |last| join(last, id));
-        state.next_id += u64::from(joins);
-        joins.then_some(id)
+        let joined = state.lanes.get_mut(lane)?.join(self.max_load, tag, end, |last| join(last, id))?;
+        state.next_id += 1;
+        Some(joined)
     }
 
     /// Begins a turn for a check that has arrived, if it need not wait. Otherwise `queue` makes of it what waits, until `latest`, and
@@ -129,52 +129,45 @@ impl<K: Clone + Eq + Hash, T> CombiningQueue<K, T> {
             *watch = Some(latest);
         }
         own.push(Waiting::new(id, load, tag, latest, check));
-        self.last.store(tag.map_or(0, NonZeroU64::get), Relaxed);
         Entered::Waits { id, receiver, is_unwatched, begins: own.begin_for_waiting() }
     }
 
     /// Takes the checks of the next call of a turn that has begun for what waits.
     pub(crate) fn take(&self, lane: &K, turn: &mut Turn) -> Taken<T> {
-        self.change(lane, |own| {
+        let taken = self.change(lane, |own| {
             let checks = own.take(turn, self.max_load);
-            if own.waiting().next().is_none() {
-                self.last.store(0, Relaxed);
-            }
             Taken { checks, begins: own.begin_for_waiting() }
-        })
+        });
+        taken.expect(LANE_OF_A_TURN)
     }
 
     /// Continues the turn of a call with several checks, which has ended. Returns whether it does: then its task must [take](Self::take)
     /// what has arrived. Otherwise [`end`](Self::end) must follow.
     pub(crate) fn continues(&self, lane: &K, turn: &mut Turn) -> bool {
-        self.change(lane, |own| own.continues(turn))
+        self.change(lane, |own| own.continues(turn)).expect(LANE_OF_A_TURN)
     }
 
     /// How many checks wait for a turn that is about to take them. Zero if it waits for no more: they fill a call, or are as many as have
     /// left in the last one.
     pub(crate) fn arrived(&self, lane: &K) -> usize {
-        lock(&self.state).lanes.get(lane).map_or(0, |own| own.arrived(self.max_load))
+        self.change(lane, |own| own.arrived(self.max_load)).unwrap_or(0)
     }
 
     /// Ends a turn. Returns the one that begins in its place: a task must [take](Self::take) what waits.
     pub(crate) fn end(&self, lane: &K, turn: Turn) -> Option<Turn> {
-        self.change(lane, |own| {
+        let begins = self.change(lane, |own| {
             own.end(turn);
             own.begin_for_waiting()
-        })
+        });
+        begins.expect(LANE_OF_A_TURN)
     }
 
     /// Removes the check with this id if it still waits: `remove` removes it from those that have joined each other, and returns whether
     /// it was there, as this does.
     pub(crate) fn leave(&self, lane: &K, id: u64, remove: impl FnOnce(&mut T) -> bool) -> bool {
-        let mut state = lock(&self.state);
-        let Some(own) = state.lanes.get_mut(lane) else { return false };
-        let (waited, removed) = own.leave(id, remove);
-        state.remove_if_idle(lane);
-        drop(state);
-        // Its permit is released without the lock.
-        drop(removed);
-        waited
+        let left = self.change(lane, |own| own.leave(id, remove));
+        // The permit of what was removed is released without the lock.
+        left.is_some_and(|(waited, _)| waited)
     }
 
     /// Begins calls for all checks that wait no longer at `now`. For the task that looks at the instant `watch`.
@@ -210,27 +203,22 @@ impl<K: Clone + Eq + Hash, T> CombiningQueue<K, T> {
         state.lanes.values().flat_map(Lane::waiting).map(|waiting| each(&waiting.check)).sum()
     }
 
-    /// Changes the lane of a turn.
-    fn change<R>(&self, lane: &K, change: impl FnOnce(&mut Lane<T>) -> R) -> R {
+    /// Changes a lane, if it has a turn or a waiting check, and forgets it if it has none left.
+    fn change<R>(&self, lane: &K, change: impl FnOnce(&mut Lane<T>) -> R) -> Option<R> {
         let mut state = lock(&self.state);
-        let own = state.lanes.get_mut(lane).expect("a lane with a turn is kept");
-        let result = change(own);
-        debug_assert!(own.is_served(), "what waits has no turn");
-        state.remove_if_idle(lane);
-        result
-    }
-}
-
-impl<K: Eq + Hash, T> QueueState<K, T> {
-    fn remove_if_idle(&mut self, lane: &K) {
-        if self.lanes.get(lane).is_some_and(Lane::is_idle) {
-            self.lanes.remove(lane);
+        let Entry::Occupied(mut own) = state.lanes.entry(lane.clone()) else { return None };
+        let result = change(own.get_mut());
+        debug_assert!(own.get().is_served(), "what waits has no turn");
+        if own.get().is_idle() {
+            own.remove();
         }
+        Some(result)
     }
 }
 
 /// The turns of a lane before checks wait.
 const MAX_CALLS: usize = 2;
+const LANE_OF_A_TURN: &str = "a lane with a turn is kept";
 
 #[cfg(test)]
 mod tests;

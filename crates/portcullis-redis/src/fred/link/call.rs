@@ -87,18 +87,12 @@ impl Link {
 
     /// Adds a check to an equal one that waits, whose permit and place it has then.
     fn join(self: &Arc<Self>, command: &Command, before: Duration) -> Option<PendingCheck<'_>> {
-        if command.load.is_none() || !self.combining.may_join(command.words.tag) {
-            return None;
-        }
-        // Made before the queue is locked: it is likely to be needed.
-        let (caller, answer) = oneshot::channel();
+        command.load?;
         let (lane, end) = (self.lane(command), command.end);
-        let id = self.combining.join(&lane, end, |check, id| {
-            let takes = check.takes(command);
-            if takes {
-                check.callers.push(Caller { id, end, before, answer: Some(caller) });
-            }
-            takes
+        let (id, answer) = self.combining.join(&lane, command.words.tag?, end, |check, id| {
+            let (caller, answer) = check.takes(command).then(oneshot::channel)?;
+            check.callers.push(Caller { id, end, before, answer: Some(caller) });
+            Some((id, answer))
         })?;
         Some(PendingCheck { link: self, lane, id, answer, before, has_left: false })
     }

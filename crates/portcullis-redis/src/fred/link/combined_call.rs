@@ -153,10 +153,11 @@ async fn send_in_one_call(link: &Arc<Link>, slot: Option<u16>, mut checks: Vec<Q
     };
     let mut request = CombinedRequest::default();
     for check in &checks {
-        check.callers.iter().for_each(|_| request.add(&check.command.words));
+        request.add(&check.command.words, check.count());
     }
     let command = first.command.with_request(request.keys(), request.request());
-    let observer = ReplyObserver::new(&command, ReplyTime::Sufficient, breaker_permit, &live, &link.health);
+    let observer =
+        ReplyObserver::new(&command, ReplyTime::Sufficient, breaker_permit, &live, &link.health, now);
     let count = checks.iter().map(QueuedCheck::count).sum();
     let (permits, deadline) = (checks.len(), command.deadline);
     let (observer, liveness) = (Some(observer.of_decisions(permits, count)), Arc::clone(&live.liveness));

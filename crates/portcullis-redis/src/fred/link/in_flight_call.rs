@@ -9,13 +9,12 @@ use ::fred::error::Error;
 use ::fred::interfaces::ClientLike as _;
 use ::fred::types::Value as RawValue;
 use bytes::Bytes;
-use tokio::runtime::Handle;
 use tokio::time::Instant;
 
+use super::Link;
 use super::combined_call::LaneTurn;
 use super::reply::{reply_to, while_connected};
 use super::reply_observer::{ReplyFuture, ReplyObserver};
-use super::{Link, LinkHealth};
 use crate::fred::command::{Command, custom, untimed};
 use crate::fred::error::{call_error, is_answer};
 use crate::fred::live::Live;
@@ -36,16 +35,16 @@ impl Link {
         before: Duration,
     ) -> Result<Value, CallError> {
         let (end, deadline) = (command.end, command.deadline);
-        let left = end.saturating_duration_since(Instant::now());
+        let now = Instant::now();
+        let left = end.saturating_duration_since(now);
         if left.is_zero() {
             return Err(CallError::NotSent(deadline));
         }
         let live = self.live()?;
         let breaker_permit = self.health.breaker.admit().ok_or_else(CallError::no_replies)?;
         let reply_time = ReplyTime::of(before, left, deadline);
-        let observer = ReplyObserver::new(&command, reply_time, breaker_permit, &live, &self.health);
-        let (mut call, first) =
-            InFlightCall::begin(&live, command, permit, turn, observer, self.runtime.clone()).await;
+        let observer = ReplyObserver::new(&command, reply_time, breaker_permit, &live, &self.health, now);
+        let (mut call, first) = InFlightCall::begin(self, &live, command, permit, turn, observer).await;
         let mut next = false;
         let result = match first {
             Poll::Ready(result) => Some(result),
@@ -82,27 +81,26 @@ impl Link {
 }
 
 /// A call that was given to fred. It holds its permit until fred has finished it, even if no caller waits any more.
-struct InFlightCall {
+struct InFlightCall<'a> {
+    link: &'a Link,
     reply: Option<ReplyFuture>,
     permit: Option<Permit>,
     turn: Option<LaneTurn>,
     /// Taken when the result of the call is recorded.
     observer: Option<ReplyObserver>,
     liveness: Arc<Liveness>,
-    health: Arc<LinkHealth>,
     deadline: Duration,
-    runtime: Handle,
 }
 
-impl InFlightCall {
+impl<'a> InFlightCall<'a> {
     /// Gives a command to fred.
     async fn begin(
+        link: &'a Link,
         live: &Live,
         command: Command,
         permit: Permit,
         turn: Option<LaneTurn>,
         observer: ReplyObserver,
-        runtime: Handle,
     ) -> (Self, Poll<Result<Value, Error>>) {
         let deadline = command.deadline;
         let reply: ReplyFuture = if command.asking {
@@ -110,9 +108,9 @@ impl InFlightCall {
         } else {
             reply_to(live, command)
         };
-        let (liveness, health) = (Arc::clone(&live.liveness), observer.health());
         let (reply, permit, observer) = (Some(reply), Some(permit), Some(observer));
-        let mut call = Self { reply, permit, turn, observer, liveness, health, deadline, runtime };
+        let liveness = Arc::clone(&live.liveness);
+        let mut call = Self { link, reply, permit, turn, observer, liveness, deadline };
         let first = poll_fn(|context| {
             let reply = call.reply.as_mut().expect("the reply is pending");
             Poll::Ready(reply.as_mut().poll(context))
@@ -140,13 +138,13 @@ impl InFlightCall {
     }
 }
 
-impl Drop for InFlightCall {
+impl Drop for InFlightCall<'_> {
     fn drop(&mut self) {
         let Some(reply) = self.reply.take() else { return };
         let (permit, turn, observer) = (self.permit.take(), self.turn.take(), self.observer.take());
         let (liveness, health, deadline) =
-            (Arc::clone(&self.liveness), Arc::clone(&self.health), self.deadline);
-        self.runtime.spawn(async move {
+            (Arc::clone(&self.liveness), Arc::clone(&self.link.health), self.deadline);
+        self.link.runtime.spawn(async move {
             let late = match observer {
                 Some(observer) => observer.wait_for_reply(deadline, reply).await,
                 None => Some(reply),

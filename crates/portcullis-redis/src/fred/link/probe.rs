@@ -44,7 +44,8 @@ impl LinkPublisher {
 /// Sends a probe of its own, and waits for its reply for a while.
 async fn probe(live: &Live, breaker_permit: BreakerPermit, health: &Arc<LinkHealth>, deadline: Duration) {
     let (command, is_of_suspicion) = (Command::time(deadline), breaker_permit.settles_suspicion());
-    let observer = ReplyObserver::new(&command, ReplyTime::Sufficient, breaker_permit, live, health);
+    let observer =
+        ReplyObserver::new(&command, ReplyTime::Sufficient, breaker_permit, live, health, Instant::now());
     let reply = reply_to(live, command);
     let late = if is_of_suspicion {
         settle(observer, live, reply, deadline).await

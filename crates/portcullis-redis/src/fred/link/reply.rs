@@ -6,7 +6,6 @@ use std::time::Duration;
 use ::fred::error::{Error, ErrorKind};
 use ::fred::interfaces::ClientLike as _;
 use ::fred::types::Value as RawValue;
-use bytes::Bytes;
 use tokio::sync::watch;
 use tokio::time::sleep;
 
@@ -21,7 +20,7 @@ pub(super) fn reply_to(live: &Live, command: Command) -> ReplyFuture {
     let closed = live.closed.clone();
     // The future of the client takes kilobytes: it is made where it stays.
     Box::pin(async move {
-        let reply = client.custom::<RawValue, Bytes>(command.custom(), command.into_words());
+        let reply = client.custom::<RawValue, RawValue>(command.custom(), command.into_words());
         while_connected(pin!(reply), closed).await.map(from_raw)
     })
 }

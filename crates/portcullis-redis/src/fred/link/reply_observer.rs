@@ -44,6 +44,7 @@ impl ReplyObserver {
         breaker_permit: BreakerPermit,
         live: &Live,
         health: &Arc<LinkHealth>,
+        sent: Instant,
     ) -> Self {
         Self {
             breaker_permit,
@@ -52,16 +53,12 @@ impl ReplyObserver {
             wrote: command.wrote,
             permits: 1,
             decisions: command.decisions,
-            sent: Instant::now(),
+            sent,
             end: command.end,
             reply_time,
             has_waited: false,
             stalled: None,
         }
-    }
-
-    pub(super) fn health(&self) -> Arc<LinkHealth> {
-        Arc::clone(&self.health)
     }
 
     /// Makes this the observer of a call for several decisions.

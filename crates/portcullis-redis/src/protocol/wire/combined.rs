@@ -1,7 +1,6 @@
 //! Several decisions in one call.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 
 use bytes::Bytes;
 use foldhash::fast::RandomState;
@@ -38,8 +37,6 @@ pub(crate) struct CombinedRequest {
     last_checks: Vec<u8>,
     /// By decision, the index of its last check.
     decisions: Vec<u8>,
-    /// The words of the decision before.
-    previous: Option<Arc<CallWords>>,
 }
 
 /// A check, which is made several times if it is a decision of its own.
@@ -60,27 +57,10 @@ impl RepeatedCheck {
 }
 
 impl CombinedRequest {
-    /// Adds an [encoded](super::encode) decision. The [loads](load_of) of all are at most [`MAX_LOAD`], unless there is only one.
-    pub(crate) fn add(&mut self, words: &Arc<CallWords>) {
-        // Most decisions about a hot key share their words, or have equal ones from another thread.
-        if let Some(last) = self.decisions.last().copied()
-            && let Some(check) =
-                self.checks.get_mut(usize::from(last)).filter(|check| check.may_be_repeated())
-            && self
-                .previous
-                .as_ref()
-                .is_some_and(|previous| Arc::ptr_eq(previous, words) || previous == words)
-        {
-            check.times += 1;
-            self.decisions.push(last);
-            return;
-        }
-        self.add_decision(&words.keys, &words.args[0], words.replay.as_ref());
-        self.previous = Some(Arc::clone(words));
-    }
-
-    /// Only a decision with a `replay` is repeated, and only with an equal one.
-    fn add_decision(&mut self, keys: &[Bytes], request: &[u8], replay: Option<&Replay>) {
+    /// Adds an [encoded](super::encode) decision, which is made several `times`: then it is one with a replay. The [loads](load_of) of all are
+    /// at most [`MAX_LOAD`], unless there is only one.
+    pub(crate) fn add(&mut self, words: &CallWords, times: usize) {
+        let (keys, request, replay) = (&words.keys, &words.args[0], words.replay.as_ref());
         let (checks, records) = request[HEAD..].split_at(2 * usize::from(request[1]));
         let numbers: SmallVec<[u8; 2]> =
             records_of(request[0], records).map(|record| self.number_of(record)).collect();
@@ -88,7 +68,9 @@ impl CombinedRequest {
             let key = self.position_of(&keys[usize::from(check[1]) - 1]);
             let record = numbers[usize::from(check[0] & !LAST)];
             let is_repeatable = replay.is_some_and(|replay| self.replays_as(record, replay));
-            self.add_check(record | (check[0] & LAST), key, is_repeatable);
+            for _ in 0..times {
+                self.add_check(record | (check[0] & LAST), key, is_repeatable);
+            }
         }
     }
 

@@ -121,9 +121,9 @@ impl<T> Lane<T> {
         continues
     }
 
+    #[expect(clippy::needless_pass_by_value, reason = "a turn ends once")]
     pub(super) fn end(&mut self, turn: Turn) {
-        let Turn(stage) = turn;
-        self.stages.swap_remove(self.position_of(stage));
+        self.stages.swap_remove(self.position_of(turn.0));
     }
 
     /// Takes the checks of the next call for a turn that collects them; none if all have left by now.
@@ -159,18 +159,25 @@ impl<T> Lane<T> {
         self.waiting.push_back(waiting);
     }
 
-    /// Lets a check join the last one, if that one takes it, leaves until `end`, and there is room. Returns whether it has.
-    pub(super) fn join(&mut self, max_load: u32, end: Instant, join: impl FnOnce(&mut T) -> bool) -> bool {
+    /// Lets a check `join` the last one, if that one has the same tag, takes it, leaves until `end`, and there is room.
+    pub(super) fn join<R>(
+        &mut self,
+        max_load: u32,
+        tag: NonZeroU64,
+        end: Instant,
+        join: impl FnOnce(&mut T) -> Option<R>,
+    ) -> Option<R> {
+        self.waiting.back().filter(|last| last.tag == Some(tag) && last.latest <= end)?;
         let max_load = u64::from(max_load);
         let (all, joined) = (self.load(), self.waiting.iter().map(Waiting::joined_load).sum::<u64>());
-        let Some(last) = self.waiting.back_mut().filter(|last| last.latest <= end) else { return false };
+        let last = self.waiting.back_mut()?;
         let load = last.load_to_join();
         let is_room = joined + load <= max_load / JOINED_SHARE && last.total_load() + load <= max_load;
         // Otherwise the last one might leave in a later call.
         let fills_no_call = all.div_ceil(max_load) == (all + load).div_ceil(max_load);
-        let joins = is_room && fills_no_call && join(&mut last.check);
-        last.joined += usize::from(joins);
-        joins
+        let received = if is_room && fills_no_call { join(&mut last.check) } else { None }?;
+        last.joined += 1;
+        Some(received)
     }
 
     /// Removes the check with this id by `remove`. Returns whether it was there, and what has no check left.

@@ -19,9 +19,13 @@ fn decision(checks: &[(&'static str, &Policy, u64)]) -> (Vec<Bytes>, Bytes) {
 fn combined(decisions: &[(Vec<Bytes>, Bytes)]) -> CombinedRequest {
     let mut combined = CombinedRequest::default();
     for (keys, request) in decisions {
-        combined.add_decision(keys, request, None);
+        add(&mut combined, keys, request);
     }
     combined
+}
+
+fn add(combined: &mut CombinedRequest, keys: &[Bytes], request: &Bytes) {
+    combined.add(&CallWords::new(keys.into(), [request.clone()].into_iter().collect()), 1);
 }
 
 fn bytes(numbers: &[f64]) -> Bytes {
@@ -128,7 +132,7 @@ fn the_most_load_fits_into_a_request() {
     // Each check has parameters and a key of its own.
     for limit in 1..=u64::from(checks) {
         let (_, request) = decision(&[("", &Policy::gcra("gcra", Quota::per_minute(limit)), 1)]);
-        combined.add_decision(&[Bytes::from(limit.to_string())], &request, None);
+        add(&mut combined, &[Bytes::from(limit.to_string())], &request);
     }
     let request = combined.request();
     assert_eq!((request[1], request[2], combined.keys().len()), (128, 128, 128));
@@ -140,7 +144,7 @@ fn keys_are_kept_apart() {
     let (_, request) = decision(&[("", &Policy::gcra("gcra", MINUTE), 1)]);
     let mut combined = CombinedRequest::default();
     for key in names.iter().chain(&names[..8]) {
-        combined.add_decision(std::slice::from_ref(key), &request, None);
+        add(&mut combined, std::slice::from_ref(key), &request);
     }
     assert_eq!(combined.keys(), names);
     let positions = combined.checks.iter().map(|check| check.key);

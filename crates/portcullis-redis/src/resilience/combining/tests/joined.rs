@@ -8,7 +8,15 @@ fn check_joins_only_the_last_waiting() {
     for _ in 0..MAX_CALLS {
         assert_eq!(queue.wait_on(LANE, 1, 0), None);
     }
-    let may_join = |number| queue.queue.may_join(tag(number));
+    let may_join = |number| {
+        let mut is_asked = false;
+        let end = Instant::now() + FAR * 2;
+        let joined = queue.queue.join(&LANE, tag(number).unwrap(), end, |_, _| {
+            is_asked = true;
+            None::<u64>
+        });
+        is_asked && joined.is_none()
+    };
     assert!(queue.join_last(|_, _| true).is_none() && !may_join(3));
     for (number, check) in [(3, 1), (5, 2)] {
         queue.wait(LANE, 1, tag(number), Instant::now() + FAR, check).unwrap();
@@ -99,6 +107,7 @@ fn check_joins_none_that_leaves_later() {
     let latest = Instant::now() + FAR;
     queue.wait(LANE, 1, tag(3), latest, 0).unwrap();
     let early = latest.checked_sub(Duration::from_nanos(1)).unwrap();
-    assert_eq!(queue.queue.join(&LANE, early, |_, _| unreachable!()), None);
-    assert!(queue.queue.join(&LANE, latest, |_, _| true).is_some());
+    let join = |end| queue.queue.join(&LANE, tag(3).unwrap(), end, |_, id| Some(id));
+    assert_eq!(join(early), None);
+    assert!(join(latest).is_some());
 }

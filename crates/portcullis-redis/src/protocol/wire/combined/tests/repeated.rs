@@ -1,5 +1,7 @@
 //! Equal decisions about one key.
 
+use std::sync::Arc;
+
 use super::*;
 
 /// The words of a decision with one check.
@@ -12,7 +14,7 @@ fn words(key: &'static str, policy: &Policy, cost: u64) -> Arc<CallWords> {
 fn request_of(decisions: &[Arc<CallWords>]) -> CombinedRequest {
     let mut combined = CombinedRequest::default();
     for words in decisions {
-        combined.add(words);
+        combined.add(words, 1);
     }
     combined
 }
@@ -34,6 +36,16 @@ fn equal_decisions_are_one_check_between_those_of_other_keys() {
     assert_eq!(request[..HEAD + 6], [1 | REPEATS, 2, 1, LAST, 1, LAST, 2, 5, 1]);
     assert_eq!(request.len(), HEAD + 6 + RECORD);
     assert_eq!(combined.decisions, [0, 0, 1, 0, 0, 0]);
+}
+
+#[test]
+fn several_times_are_as_many_decisions() {
+    let shared = words("a", &Policy::gcra("gcra", MINUTE), 1);
+    let mut combined = request_of(std::slice::from_ref(&shared));
+    combined.add(&shared, 299);
+    // A number of times is a byte.
+    assert_eq!(checks(&combined), [([0, 1], 255), ([0, 1], 45)]);
+    assert_eq!(combined.decisions.len(), 300);
 }
 
 #[test]
