@@ -1,4 +1,4 @@
-//! The permits held, the waiting calls, and the order of their turns.
+//! The permits held, the waiting calls, and the order of their keys.
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
@@ -21,8 +21,8 @@ pub(super) struct InFlightState {
     in_flight: usize,
     waiting: usize,
     keys: HashMap<Option<u128>, KeyCalls, RandomState>,
-    /// The keys with a waiting call and room in the key's share, in the order of their turns. It is empty while a permit is free.
-    turns: BTreeMap<u64, Option<u128>>,
+    /// The keys with a waiting call and room in the key's share, in the order in which they get permits. It is empty while a permit is free.
+    ready: BTreeMap<u64, Option<u128>>,
     next_id: u64,
     /// A lower bound of the time from sending to the reply of the latest call.
     latency: Duration,
@@ -36,7 +36,8 @@ pub(super) struct InFlightState {
 struct KeyCalls {
     in_flight: usize,
     waiting: BTreeMap<u64, Option<Waker>>,
-    turn: Option<u64>,
+    /// Its place among the keys that are ready.
+    place: Option<u64>,
     /// How often a call of the key was denied since the key was added.
     denials: u64,
 }
@@ -221,14 +222,14 @@ impl InFlightState {
     fn grant(&mut self) -> Woken {
         let mut woken = Woken::new();
         while self.in_flight < self.limit
-            && let Some((_, key)) = self.turns.pop_first()
+            && let Some((_, key)) = self.ready.pop_first()
         {
             let permits = share(self.limit, key);
             let Some(calls) = self.keys.get_mut(&key) else { continue };
-            calls.turn = None;
-            // A key that is alone has the next turn as well.
-            let turns = if self.turns.is_empty() { self.limit - self.in_flight } else { 1 };
-            for _ in 0..turns.min(permits.saturating_sub(calls.in_flight)) {
+            calls.place = None;
+            // A key that is alone is the next one as well.
+            let grants = if self.ready.is_empty() { self.limit - self.in_flight } else { 1 };
+            for _ in 0..grants.min(permits.saturating_sub(calls.in_flight)) {
                 let Some((_, waker)) = calls.waiting.pop_first() else { break };
                 calls.in_flight += 1;
                 self.in_flight += 1;
@@ -240,21 +241,21 @@ impl InFlightState {
         woken
     }
 
-    /// Adds a key to the turns or removes it, and removes a key without calls.
+    /// Adds a key to those that are ready or removes it, and removes a key without calls.
     fn update_key(&mut self, key: Option<u128>) {
         let permits = share(self.limit, key);
         let Entry::Occupied(mut known) = self.keys.entry(key) else { return };
         let calls = known.get_mut();
         let is_ready = !calls.waiting.is_empty() && calls.in_flight < permits;
-        match calls.turn {
+        match calls.place {
             None if is_ready => {
-                calls.turn = Some(self.next_id);
-                self.turns.insert(self.next_id, key);
+                calls.place = Some(self.next_id);
+                self.ready.insert(self.next_id, key);
                 self.next_id += 1;
             }
-            Some(turn) if !is_ready => {
-                calls.turn = None;
-                self.turns.remove(&turn);
+            Some(place) if !is_ready => {
+                calls.place = None;
+                self.ready.remove(&place);
             }
             _ => {}
         }
@@ -267,7 +268,7 @@ impl InFlightState {
 #[cfg(test)]
 impl InFlightState {
     pub(super) fn is_empty(&self) -> bool {
-        self.keys.is_empty() && self.turns.is_empty() && (self.in_flight, self.waiting) == (0, 0)
+        self.keys.is_empty() && self.ready.is_empty() && (self.in_flight, self.waiting) == (0, 0)
     }
 
     pub(super) fn assert_nothing_waits_in_vain(&self) {
