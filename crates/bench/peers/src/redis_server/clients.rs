@@ -1,6 +1,9 @@
-//! The clients of the server, with the same connection settings.
+//! The clients of the server, with the same connection settings and the same rights: the server looks at the rights of a user with few of
+//! them for each key of each command.
 //!
 //! All have the same quota: a unit per second, and a burst that is never used up.
+
+use std::time::Duration;
 
 use anyhow::Result;
 use fred::clients::Client;
@@ -26,7 +29,9 @@ pub(super) enum Limit {
 impl Limit {
     pub(super) async fn ours(server: &Server) -> Result<Self> {
         let policy = Policy::gcra("bench", Quota::per_second(1).burst(BURST));
-        Ok(Self::Ours { store: server.connect().await?, policy, secret: Secret::published() })
+        // Without a denial memory, so that every decision is made by the server.
+        let store = RedisStore::builder(server.admin_url()).deadline(DEADLINE).denial_memory(0);
+        Ok(Self::Ours { store: store.connect().await?, policy, secret: Secret::published() })
     }
 
     pub(super) async fn script(server: &Server) -> Result<Self> {
@@ -70,5 +75,7 @@ pub(super) async fn connect(server: &Server) -> Result<Client> {
     Ok(client)
 }
 
+/// Long, because a late answer is not an error here.
+const DEADLINE: Duration = Duration::from_secs(10);
 /// Three years to refill.
 const BURST: u64 = 100_000_000;

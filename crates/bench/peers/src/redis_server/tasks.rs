@@ -69,12 +69,13 @@ impl Load {
     /// The targets of the rate, the latency and the CPU time, beside the script (1) and INCR (2).
     fn targets(self, other: usize) -> [Target; 3] {
         let rate = match (self.tasks, self.keys, other) {
-            (64, 1, 1) => Target::AtLeast(5.0),
-            (64, 1, 2) => Target::AtLeast(2.0),
-            (64, _, 1) => Target::AtLeast(1.6),
+            (64, 1, 1) => Target::AtLeast(4.5),
+            (64, 1, 2) => Target::AtLeast(1.5),
+            (64, _, 1) => Target::AtLeast(2.0),
+            (64, _, 2) => Target::AtLeast(0.7),
             _ => Target::None,
         };
-        let latency = if (self.tasks, other) == (1, 1) { Target::AtMost(1.05) } else { Target::None };
+        let latency = if (self.tasks, other) == (1, 1) { Target::AtMost(1.03) } else { Target::None };
         [rate, latency, Target::None]
     }
 
