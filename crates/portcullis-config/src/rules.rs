@@ -233,8 +233,7 @@ impl Rules {
     /// ```
     #[must_use]
     pub fn for_simulation(mut self) -> Self {
-        let inner = Arc::make_mut(&mut self.0);
-        inner.options.only_decide(inner.rules.iter().any(|rule| rule.limit.needs_charge()));
+        Arc::make_mut(&mut self.0).options.only_decide();
         self
     }
 

@@ -38,10 +38,10 @@ impl std::fmt::Debug for LayerOptions {
 
 impl LayerOptions {
     /// Leaves out what decides nothing.
-    pub(super) fn only_decide(&mut self, needs_charge: bool) {
+    pub(super) fn only_decide(&mut self) {
         self.headers = Some(RateLimitHeaders::NONE);
         (self.header_names, self.show_generation) = Default::default();
-        self.without_charge = !needs_charge;
+        self.with_charge = false;
     }
 
     /// What concerns requests that are denied although no rule matches them.

@@ -131,7 +131,7 @@ fn unread_header_makes_a_line_unusable() {
     let options = Options { unread: vec![http::header::USER_AGENT], ..Options::default() };
     let layer = |registry: &Arc<Registry>| {
         let pages = Policy::fixed_window("pages", Quota::per_day(1)).by(Header::named("user-agent"));
-        RateLimitLayer::try_new(Arc::clone(registry), pages)
+        RateLimitLayer::try_new(Arc::clone(registry), [pages])
     };
     let mut engine = Engine::new(options, layer).unwrap();
     let mut with_agent = |agent: &[u8]| {
