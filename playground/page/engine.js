@@ -13,3 +13,22 @@ export async function load(address) {
     return new TextDecoder().decode(new Uint8Array(engine.memory.buffer, engine.output(), length));
   };
 }
+
+/** Starts the engine beside the page, so that no frame waits for it, and returns a function that asks it. */
+export function start() {
+  const worker = new Worker('worker.js', { type: 'module' });
+  const asked = new Map();
+  worker.onmessage = ({ data: { id, answer } }) => {
+    asked.get(id)(answer);
+    asked.delete(id);
+  };
+  worker.onerror = () => {
+    for (const answer of asked.values()) answer({ error: 'The engine could not be started: this page needs a browser with WebAssembly.' });
+    asked.clear();
+  };
+  let last = 0;
+  return (name, value) => new Promise(done => {
+    asked.set(last += 1, done);
+    worker.postMessage({ id: last, name, value });
+  });
+}

@@ -12,14 +12,29 @@ pub fn app() -> Router {
     })
 }
 
-/// The files, by their paths.
-const FILES: [(&str, &str, &[u8]); 4] = [
+/// A file of the page: its path, its type and its bytes.
+macro_rules! file {
+    ($path:literal, $kind:literal) => {
+        (concat!("/", $path), $kind, include_bytes!(concat!("../page/", $path)))
+    };
+}
+
+const FILES: [(&str, &str, &[u8]); 13] = [
     ("/", "text/html; charset=utf-8", include_bytes!("../page/index.html")),
-    ("/engine.js", "text/javascript; charset=utf-8", include_bytes!("../page/engine.js")),
-    ("/playground.js", "text/javascript; charset=utf-8", include_bytes!("../page/playground.js")),
-    ("/playground.wasm.gz", "application/gzip", include_bytes!("../page/playground.wasm.gz")),
+    file!("style.css", "text/css; charset=utf-8"),
+    file!("draw/chart.js", "text/javascript; charset=utf-8"),
+    file!("draw/marks.js", "text/javascript; charset=utf-8"),
+    file!("draw/state.js", "text/javascript; charset=utf-8"),
+    file!("engine.js", "text/javascript; charset=utf-8"),
+    file!("lane.js", "text/javascript; charset=utf-8"),
+    file!("out.js", "text/javascript; charset=utf-8"),
+    file!("player.js", "text/javascript; charset=utf-8"),
+    file!("playground.js", "text/javascript; charset=utf-8"),
+    file!("toy.js", "text/javascript; charset=utf-8"),
+    file!("worker.js", "text/javascript; charset=utf-8"),
+    file!("playground.wasm.gz", "application/gzip"),
 ];
 
 /// The page loads nothing from elsewhere.
-const POLICY: &str = "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; style-src 'self' 'unsafe-inline'; \
-                      connect-src 'self'; img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+const POLICY: &str = "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; style-src 'self'; connect-src 'self'; \
+                      img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";

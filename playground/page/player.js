@@ -1,0 +1,190 @@
+// A scene that is played: its lanes on one clock, which runs, stands or is moved.
+
+import { Lane } from './lane.js';
+import { sharing } from './draw/chart.js';
+import { COLUMN, ROW, before, colours, make, mark, number, time, write } from './draw/marks.js';
+
+const LENGTH = 14_000, SLOW = 4;
+const BURSTS = { estimate: 25, memory: 30, buckets: 4, both: 4, herd: 40, instances: 200, outage: 8, tokens: 3, shed: 100 };
+export const still = matchMedia('(prefers-reduced-motion: reduce)');
+
+export class Player {
+  /** `ask` asks the engine, and `changed` is called with a scene that was edited here. */
+  constructor(ask, { open = false, changed = () => {} } = {}) {
+    Object.assign(this, { ask, open, changed, now: 0, index: -1, playing: false, lanes: [], slow: false, drawn: 0 });
+    const button = (text, label, click, kind = 'quiet') => make('button', { type: 'button', className: kind, ariaLabel: label, title: label, onclick: click }, text);
+    this.playButton = button('Play', 'Play, or pause (space)', () => this.toggle(), 'main play');
+    this.range = make('input', { type: 'range', min: 0, max: 1000, step: 1, value: 0, ariaLabel: 'Time of the scene', oninput: () => this.seek(this.range.value / 1000 * this.result.duration) });
+    this.clock = make('output', { className: 'clock' });
+    this.slowButton = button('Slow', 'Play slowly', () => { this.slow = !this.slow; this.slowButton.setAttribute('aria-pressed', this.slow); });
+    this.slowButton.setAttribute('aria-pressed', 'false');
+    this.oneButton = button('Send 1', 'Send a request now', () => this.send(1), '');
+    this.burstButton = button('', 'Send many requests now', () => this.send(this.burst), 'burst');
+    this.cutButton = button('Cut Redis off', 'Cut Redis off from now on', () => this.cut(), '');
+    this.resetButton = button('Undo', 'Undo what you have sent', () => this.load(this.original));
+    this.resetButton.hidden = this.cutButton.hidden = true;
+    this.problem = make('p', { className: 'problem', role: 'alert', hidden: true });
+    this.legend = make('p', { className: 'legend' });
+    this.place = make('div', { className: 'lanes' });
+    const steps = make('span', { className: 'steps' },
+      button('‹', 'To the request before (left arrow)', () => this.step(-1)), button('›', 'To the next request (right arrow)', () => this.step(1)));
+    this.element = make('div', { className: 'player' },
+      make('div', { className: 'transport', role: 'group', ariaLabel: 'Playing' }, this.playButton, steps, this.range, this.clock, this.slowButton,
+        make('span', { className: 'send' }, this.cutButton, this.oneButton, this.burstButton, this.resetButton)),
+      this.problem, this.legend, this.place);
+  }
+
+  /** Keeps room for the lanes of a scene, so that what is below does not move when they come. */
+  reserve({ lanes }) {
+    const panels = lanes.reduce((sum, { limits, service }) => sum + (limits?.length ?? 0) + (service ? 1 : 0), 0);
+    this.place.style.minHeight = `${lanes.length * 228 + panels * 104}px`;
+  }
+
+  /** Shows a scene from its beginning. */
+  load(scene) {
+    this.original = scene;
+    this.resetButton.hidden = true;
+    return this.run(structuredClone(scene), true);
+  }
+
+  /** Computes a scene and shows it, or what is wrong with it. Only the last one that was asked for counts. */
+  async run(scene, fresh = false) {
+    this.scene = scene;
+    const answer = await this.ask('run', scene);
+    if (this.scene !== scene) return;
+    this.problem.hidden = !answer.error;
+    write(this.problem, answer.error ?? '');
+    if (answer.error) return;
+    this.result = answer;
+    this.place.style.minHeight = '';
+    this.burst = BURSTS[scene.id] ?? 10;
+    write(this.burstButton, `Send ${this.burst}`);
+    this.cutButton.hidden = !scene.lanes.some(lane => lane.outages?.length);
+    while (this.lanes.length > answer.lanes.length) this.lanes.pop().element.remove();
+    while (this.lanes.length < answer.lanes.length) {
+      const lane = new Lane(this, this.lanes.length);
+      this.lanes.push(lane);
+      this.place.append(lane.element);
+    }
+    this.lanes.forEach((lane, i) => lane.show(answer.lanes[i], scene.lanes[i]));
+    this.rows = answer.lanes.reduce((rows, lane) => lane.rows.length > rows.length ? lane.rows : rows, answer.lanes[0].rows);
+    if (fresh) this.seek(still.matches ? answer.duration : this.beginning()); else this.seek(Math.min(this.now, answer.duration), true);
+    this.layout();
+    this.element.dataset.runs = Number(this.element.dataset.runs ?? 0) + 1;
+  }
+
+  /** Shortly before the first request. */
+  beginning() {
+    return Math.max(0, (this.rows[0] ?? 0) - this.result.duration * .06);
+  }
+
+  /** Lays everything out for the width and the colours that there are now. */
+  layout() {
+    if (!this.result || !this.place.clientWidth) return;
+    const style = getComputedStyle(document.body).fontFamily;
+    this.theme = { ...colours(), small: `11.5px ${style}`, strong: `600 14px ${style}` };
+    const shared = sharing(this.result, this.lanes[0].width());
+    this.lanes.forEach((lane, i) => lane.layout(this.result, this.scene.lanes[i], shared, this.theme));
+    this.writeLegend();
+    this.draw();
+  }
+
+  writeLegend() {
+    const entry = (client, outcome, text, plain) => {
+      const ratio = devicePixelRatio || 1, canvas = make('canvas', { width: 14 * ratio, height: 14 * ratio, ariaHidden: 'true' }), ctx = canvas.getContext('2d');
+      ctx.scale(ratio, ratio);
+      mark(ctx, this.theme, client, outcome, 7, 7, 4.5, plain);
+      return make('span', {}, canvas, text);
+    };
+    const seen = new Set();
+    for (const { rows } of this.result.lanes) for (let at = 0; at < rows.length; at += ROW) seen.add(rows[at + COLUMN.mode] === 1 && rows[at + COLUMN.outcome] < 2 ? 9 : rows[at + COLUMN.outcome]);
+    const { clients } = this.result, texts = { 0: 'passed, above the line', 1: 'waits for its slot', 2: 'rejected, below it', 3: 'rejected, as Redis failed', 4: 'shed, below the line', 9: 'passed without Redis' };
+    this.legend.replaceChildren(...(clients.length > 1 ? clients.map((name, i) => entry(i, 0, name)) : []),
+      ...[0, 1, 9, 2, 3, 4].filter(kind => seen.has(kind)).map(kind => entry(clients.length > 1 && kind !== 4 ? -1 : 0, kind % 9, texts[kind], kind === 9)));
+  }
+
+  toggle() {
+    if (this.playing) this.pause(); else this.play();
+  }
+
+  play() {
+    if (!this.result) return;
+    if (this.now >= this.result.duration) this.seek(this.beginning());
+    this.playing = true;
+    write(this.playButton, 'Pause');
+    this.element.dispatchEvent(new CustomEvent('playing', { bubbles: true, detail: this }));
+  }
+
+  pause() {
+    this.playing = false;
+    write(this.playButton, 'Play');
+    this.lanes.forEach(lane => lane.settle(this.now, this.index));
+  }
+
+  /** Moves on by the time that has passed. */
+  advance(millis) {
+    const now = this.now + millis / LENGTH / (this.slow ? SLOW : 1) * this.result.duration;
+    this.now = Math.min(now, this.result.duration);
+    this.index = before(this.rows, this.now, ROW);
+    this.draw();
+    if (now >= this.result.duration) this.pause();
+  }
+
+  /** Moves to an instant, or to a request. */
+  seek(now, playing = false, index = before(this.rows, now, ROW)) {
+    this.now = now;
+    this.index = index;
+    if (!playing) this.pause();
+    this.draw();
+  }
+
+  step(by) {
+    if (!this.result) return;
+    const count = this.rows.length / ROW, index = Math.max(-1, Math.min(count - 1, this.index + by));
+    this.seek(index < 0 ? 0 : this.rows[index * ROW], false, index);
+  }
+
+  /** Draws all lanes as they are now. */
+  draw() {
+    if (!this.theme) return;
+    this.range.value = Math.round(this.now / this.result.duration * 1000);
+    this.range.setAttribute('aria-valuetext', time(Math.round(this.now)));
+    write(this.clock, `${(this.now / 1e6).toFixed(1)} s`);
+    this.drawn = 0;
+    for (const lane of this.lanes) this.drawn += lane.draw(this.now, this.index);
+  }
+
+  /** Sends requests at this instant: the scene is computed anew, with them. */
+  send(count) {
+    if (!this.result) return;
+    if (this.now >= this.result.duration) this.now = this.beginning();
+    const { streams, duration } = this.scene, client = this.scene.id === 'shed' ? 2 : 0, like = streams.find(stream => (stream.client ?? 0) === client) ?? {};
+    const at = Math.ceil(this.now / 1e3) + 1, gap = count > 50 ? duration / 2000 : duration / 500;
+    const instants = Array.from({ length: count }, (_, i) => Math.min(duration - 1, at + Math.round(i * gap)));
+    this.edit(scene => {
+      let own = scene.streams.find(stream => stream.kind === 'clicks' && (stream.client ?? 0) === client);
+      if (!own) scene.streams.push(own = { kind: 'clicks', client, at: [], ...(like.takes ? { takes: like.takes } : {}), ...(like.uses ? { uses: like.uses } : {}) });
+      own.at = [...own.at, ...instants].sort((a, b) => a - b);
+    }, instants.at(-1) * 1e3);
+  }
+
+  cut() {
+    const from = Math.floor(Math.min(this.now / 1e3, this.scene.duration * .75)), to = Math.floor(Math.min(this.scene.duration, from + this.scene.duration / 4));
+    this.edit(scene => { for (const lane of scene.lanes) if (lane.outages?.length) lane.outages = [[from, to]]; }, to * 1e3);
+  }
+
+  async edit(change, until) {
+    const scene = structuredClone(this.scene);
+    change(scene);
+    await this.run(scene);
+    this.resetButton.hidden = this.open || !this.result;
+    this.changed(scene);
+    if (still.matches) this.seek(Math.min(until, this.result.duration)); else this.play();
+  }
+
+  describe(index) {
+    if (index < 0) return 'No request yet';
+    const count = this.rows.length / ROW;
+    return `Request ${number(index + 1)} of ${number(count)}`;
+  }
+}

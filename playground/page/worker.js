@@ -1,0 +1,48 @@
+// The engine, beside the page. Results are packed into arrays that are handed over without a copy.
+
+import { load } from './engine.js';
+
+const loading = load('playground.wasm.gz');
+const OUTCOME = 4;
+
+onmessage = async ({ data: { id, name, value } }) => {
+  const call = await loading;
+  const transfer = [];
+  let answer;
+  try {
+    const text = call(name, value === undefined ? '' : JSON.stringify(value));
+    answer = name === 'version' ? text : JSON.parse(text);
+    if (name === 'run' && !answer.error) for (const lane of answer.lanes) pack(lane, transfer);
+  } catch (error) {
+    answer = { error: `The engine stopped: ${error.message}` };
+  }
+  postMessage({ id, answer }, transfer);
+};
+
+function pack(lane, transfer) {
+  const keep = array => (transfer.push(array.buffer), array);
+  const count = lane.rows.length;
+  // How many requests were admitted among the first ones.
+  const admitted = keep(new Uint32Array(count + 1));
+  for (let i = 0; i < count; i++) admitted[i + 1] = admitted[i] + (lane.rows[i][OUTCOME] < 2);
+  lane.admitted = admitted;
+  lane.rows = keep(Float64Array.from(lane.rows.flat()));
+  lane.series = lane.states.map(samples => {
+    const kinds = new Map();
+    for (const sample of samples) {
+      const key = `${sample[1]} ${sample[2]}`;
+      if (!kinds.has(key)) kinds.set(key, { client: sample[1], instance: sample[2], samples: [] });
+      kinds.get(key).samples.push(sample);
+    }
+    const sorted = [...kinds.values()].sort((a, b) => a.client - b.client || a.instance - b.instance);
+    return sorted.map(({ client, instance, samples }) => {
+      const first = new Uint32Array(samples.length + 1);
+      samples.forEach((sample, i) => { first[i + 1] = first[i] + sample.length; });
+      return {
+        client, instance, first: keep(first), at: keep(Float64Array.from(samples, sample => sample[0])),
+        data: keep(Float64Array.from(samples.flat())),
+      };
+    });
+  });
+  delete lane.states;
+}
