@@ -12,7 +12,7 @@ export class Lane {
     this.admitted = make('b');
     this.rejected = make('b');
     this.most = make('div', { className: 'mosts' });
-    this.canvas = make('canvas', { role: 'img', tabIndex: 0 });
+    this.canvas = make('canvas', { role: 'img' });
     this.chart = new Chart(this.canvas);
     this.summary = make('p', { className: 'unseen', ariaLive: 'polite' });
     this.table = make('tbody');
@@ -33,7 +33,7 @@ export class Lane {
   listen() {
     const { canvas, player } = this, move = event => {
       const x = event.clientX - canvas.getBoundingClientRect().left;
-      if (x <= this.chart.right + 8) player.seek(this.chart.at(x));
+      if (this.chart.view && x <= this.chart.right + 8) player.seek(this.chart.at(x));
     };
     canvas.addEventListener('pointerdown', event => { canvas.setPointerCapture(event.pointerId); move(event); });
     canvas.addEventListener('pointermove', event => { if (canvas.hasPointerCapture(event.pointerId)) move(event); });
@@ -43,18 +43,19 @@ export class Lane {
     return this.canvas.parentElement.clientWidth;
   }
 
-  show(lane, settings) {
+  /** Shows what was computed. `kept` is the most that a lane keeps of a client, if that differs much. */
+  show(lane, settings, kept) {
     Object.assign(this, { lane, settings, index: -2 });
     write(this.title, lane.name);
-    const quota = ({ policy }) => `${STRATEGIES[policy.strategy]} ${policy.quota ?? policy.limit ?? ''}`;
+    const quota = ({ policy }) => `${STRATEGIES[policy.strategy] === lane.name ? '' : STRATEGIES[policy.strategy]} ${policy.quota ?? policy.limit ?? ''}`.trim();
     write(this.what, [...(settings.limits ?? []).map(quota), settings.service ? `${settings.service.workers} workers` : '', settings.instances > 1 ? `${settings.instances} instances` : '']
-      .filter(text => text && text.trim() !== lane.name).join(' · '));
-    this.most.replaceChildren(...lane.limits.map(limit => meter(limit, lane.limits.length > 1)));
+      .filter(text => text).join(' · '));
+    this.most.replaceChildren(...lane.limits.map(limit => meter(limit, lane.limits.length > 1)), ...(kept ? [keeping(bytesOf(lane), kept)] : []));
     this.table.replaceChildren(...figures(lane).map(([name, ...values]) => make('tr', {}, make('th', { scope: 'row' }, name), make('td', {}, ...values))));
   }
 
-  layout(result, settings, shared, theme) {
-    this.chart.show(result, this.lane, settings, shared);
+  layout(result, settings, shared, view, theme) {
+    this.chart.show(result, this.lane, settings, shared, view);
     this.chart.layout(theme);
   }
 
@@ -126,7 +127,7 @@ export class Lane {
 /** The most in any window of the period, beside the limit and the bound. */
 function meter(limit, named) {
   const end = Math.max(limit.most, limit.bound ?? 0, limit.units || limit.limit) * 1.05 || 1, at = value => `${Math.min(100, value / end * 100)}%`;
-  const units = limit.strategy === 'in_flight' ? limit.limit : limit.units, over = limit.most > units;
+  const units = limit.strategy === 'in_flight' ? limit.limit : limit.units, over = limit.most > Math.max(units, limit.limit);
   const bar = make('i', { className: over ? 'bar over' : 'bar' }), edge = make('i', { className: 'edge' }), bound = make('i', { className: 'bound' });
   bar.style.width = at(limit.most);
   edge.style.left = at(units);
@@ -136,6 +137,15 @@ function meter(limit, named) {
   return make('div', { className: 'most', title: `The limit is ${number(units)}${limit.bound === null ? '' : `, and the most that the algorithm promises ${number(limit.bound)}`}.` },
     make('p', {}, named ? `${limit.name}: ${where} ` : `${where} `, make('b', { className: over ? 'over' : '' }, number(limit.most)), ` of ${number(units)}`),
     make('div', { className: 'meter', ariaHidden: 'true' }, bar, edge, bound));
+}
+
+/** The bytes of a client's states in memory. */
+export const bytesOf = ({ memory }) => memory.reduce((sum, [keys, bytes]) => sum + (keys ? bytes / keys : 0), 0);
+
+function keeping(bytes, most) {
+  const bar = make('i', { className: 'bar' });
+  bar.style.width = `${bytes / most * 96}%`;
+  return make('div', { className: 'most' }, make('p', {}, 'keeps of each client ', make('b', {}, number(bytes)), ' bytes'), make('div', { className: 'meter', ariaHidden: 'true' }, bar));
 }
 
 /** The figures of a lane, as rows of a table. */

@@ -1,8 +1,9 @@
 // A scene that is played: its lanes on one clock, which runs, stands or is moved.
 
-import { Lane } from './lane.js';
-import { sharing } from './draw/chart.js';
-import { COLUMN, ROW, before, colours, make, mark, number, time, write } from './draw/marks.js';
+import { Lane, bytesOf } from './lane.js';
+import { timeLine } from './draw/chart.js';
+import { COLUMN, ROW, before, colours, line, make, mark, number, time, write } from './draw/marks.js';
+import { sharing, viewOf } from './draw/strip.js';
 
 const LENGTH = 14_000, SLOW = 4;
 const BURSTS = { estimate: 25, memory: 30, buckets: 4, both: 4, herd: 40, instances: 200, outage: 8, tokens: 3, shed: 100 };
@@ -14,7 +15,7 @@ export class Player {
     Object.assign(this, { ask, open, changed, now: 0, index: -1, playing: false, lanes: [], slow: false, drawn: 0 });
     const button = (text, label, click, kind = 'quiet') => make('button', { type: 'button', className: kind, ariaLabel: label, title: label, onclick: click }, text);
     this.playButton = button('Play', 'Play, or pause (space)', () => this.toggle(), 'main play');
-    this.range = make('input', { type: 'range', min: 0, max: 1000, step: 1, value: 0, ariaLabel: 'Time of the scene', oninput: () => this.seek(this.range.value / 1000 * this.result.duration) });
+    this.range = make('input', { type: 'range', min: 0, max: 1000, step: 1, value: 0, ariaLabel: 'Time of the scene', oninput: () => this.seek(this.view.from + this.range.value / 1000 * (this.view.to - this.view.from)) });
     this.clock = make('output', { className: 'clock' });
     this.slowButton = button('Slow', 'Play slowly', () => { this.slow = !this.slow; this.slowButton.setAttribute('aria-pressed', this.slow); });
     this.slowButton.setAttribute('aria-pressed', 'false');
@@ -36,8 +37,8 @@ export class Player {
 
   /** Keeps room for the lanes of a scene, so that what is below does not move when they come. */
   reserve({ lanes }) {
-    const panels = lanes.reduce((sum, { limits, service }) => sum + (limits?.length ?? 0) + (service ? 1 : 0), 0);
-    this.place.style.minHeight = `${lanes.length * 228 + panels * 104}px`;
+    const panels = lanes.reduce((sum, { limits, service }) => sum + (limits?.length ?? 0) + (service ? 2 : 0), 0);
+    this.place.style.minHeight = `${lanes.length * 262 + panels * 104}px`;
   }
 
   /** Shows a scene from its beginning. */
@@ -66,25 +67,28 @@ export class Player {
       this.lanes.push(lane);
       this.place.append(lane.element);
     }
-    this.lanes.forEach((lane, i) => lane.show(answer.lanes[i], scene.lanes[i]));
+    const kept = answer.lanes.map(bytesOf), most = Math.max(...kept);
+    this.lanes.forEach((lane, i) => lane.show(answer.lanes[i], scene.lanes[i], (this.open || scene.id === 'memory') && most > 2 * Math.min(...kept) ? most : 0));
     this.rows = answer.lanes.reduce((rows, lane) => lane.rows.length > rows.length ? lane.rows : rows, answer.lanes[0].rows);
-    if (fresh) this.seek(still.matches ? answer.duration : this.beginning()); else this.seek(Math.min(this.now, answer.duration), true);
+    if (fresh || !this.view) this.view = viewOf(answer);
+    if (fresh) this.seek(still.matches ? this.view.to : this.beginning()); else this.seek(Math.min(Math.max(this.now, this.view.from), this.view.to), true);
     this.layout();
     this.element.dataset.runs = Number(this.element.dataset.runs ?? 0) + 1;
   }
 
   /** Shortly before the first request. */
   beginning() {
-    return Math.max(0, (this.rows[0] ?? 0) - this.result.duration * .06);
+    return Math.max(this.view.from, (this.rows[0] ?? 0) - (this.view.to - this.view.from) * .06);
   }
 
   /** Lays everything out for the width and the colours that there are now. */
   layout() {
     if (!this.result || !this.place.clientWidth) return;
     const style = getComputedStyle(document.body).fontFamily;
-    this.theme = { ...colours(), small: `11.5px ${style}`, strong: `600 14px ${style}` };
-    const shared = sharing(this.result, this.lanes[0].width());
-    this.lanes.forEach((lane, i) => lane.layout(this.result, this.scene.lanes[i], shared, this.theme));
+    const found = colours(), clients = this.result.clients.length;
+    this.theme = { ...found, all: clients > 1 ? found.ink : found.c0, small: `11.5px ${style}`, strong: `600 14px ${style}` };
+    const shared = sharing(this.result, this.view, timeLine(this.lanes[0].width()), clients);
+    this.lanes.forEach((lane, i) => lane.layout(this.result, this.scene.lanes[i], shared, this.view, this.theme));
     this.writeLegend();
     this.draw();
   }
@@ -93,7 +97,8 @@ export class Player {
     const entry = (client, outcome, text, plain) => {
       const ratio = devicePixelRatio || 1, canvas = make('canvas', { width: 14 * ratio, height: 14 * ratio, ariaHidden: 'true' }), ctx = canvas.getContext('2d');
       ctx.scale(ratio, ratio);
-      mark(ctx, this.theme, client, outcome, 7, 7, 4.5, plain);
+      if (outcome === 1) { line(ctx, 4, 7, 13, 7, this.theme.c0, 1.5); line(ctx, 13, 3, 13, 11, this.theme.c0, 1.5); }
+      mark(ctx, this.theme, client, outcome, outcome === 1 ? 4 : 7, 7, outcome === 1 ? 3.5 : 4.5, plain);
       return make('span', {}, canvas, text);
     };
     const seen = new Set();
@@ -109,7 +114,7 @@ export class Player {
 
   play() {
     if (!this.result) return;
-    if (this.now >= this.result.duration) this.seek(this.beginning());
+    if (this.now >= this.view.to) this.seek(this.beginning());
     this.playing = true;
     write(this.playButton, 'Pause');
     this.element.dispatchEvent(new CustomEvent('playing', { bubbles: true, detail: this }));
@@ -123,15 +128,16 @@ export class Player {
 
   /** Moves on by the time that has passed. */
   advance(millis) {
-    const now = this.now + millis / LENGTH / (this.slow ? SLOW : 1) * this.result.duration;
-    this.now = Math.min(now, this.result.duration);
+    const now = this.now + millis / LENGTH / (this.slow ? SLOW : 1) * (this.view.to - this.view.from);
+    this.now = Math.min(now, this.view.to);
     this.index = before(this.rows, this.now, ROW);
     this.draw();
-    if (now >= this.result.duration) this.pause();
+    if (now >= this.view.to) this.pause();
   }
 
   /** Moves to an instant, or to a request. */
-  seek(now, playing = false, index = before(this.rows, now, ROW)) {
+  seek(now, playing = false, index = before(this.rows ?? [], now, ROW)) {
+    if (!this.result) return;
     this.now = now;
     this.index = index;
     if (!playing) this.pause();
@@ -141,13 +147,13 @@ export class Player {
   step(by) {
     if (!this.result) return;
     const count = this.rows.length / ROW, index = Math.max(-1, Math.min(count - 1, this.index + by));
-    this.seek(index < 0 ? 0 : this.rows[index * ROW], false, index);
+    this.seek(index < 0 ? this.view.from : this.rows[index * ROW], false, index);
   }
 
   /** Draws all lanes as they are now. */
   draw() {
     if (!this.theme) return;
-    this.range.value = Math.round(this.now / this.result.duration * 1000);
+    this.range.value = Math.round((this.now - this.view.from) / (this.view.to - this.view.from) * 1000);
     this.range.setAttribute('aria-valuetext', time(Math.round(this.now)));
     write(this.clock, `${(this.now / 1e6).toFixed(1)} s`);
     this.drawn = 0;
@@ -157,9 +163,9 @@ export class Player {
   /** Sends requests at this instant: the scene is computed anew, with them. */
   send(count) {
     if (!this.result) return;
-    if (this.now >= this.result.duration) this.now = this.beginning();
-    const { streams, duration } = this.scene, client = this.scene.id === 'shed' ? 2 : 0, like = streams.find(stream => (stream.client ?? 0) === client) ?? {};
-    const at = Math.ceil(this.now / 1e3) + 1, gap = count > 50 ? duration / 2000 : duration / 500;
+    if (this.now >= this.view.to) this.now = this.beginning();
+    const { streams, duration } = this.scene, seen = (this.view.to - this.view.from) / 1e3, client = this.scene.id === 'shed' ? 2 : 0, like = streams.find(stream => (stream.client ?? 0) === client) ?? {};
+    const at = Math.ceil(this.now / 1e3) + 1, gap = count > 50 ? seen / 2000 : seen / 60;
     const instants = Array.from({ length: count }, (_, i) => Math.min(duration - 1, at + Math.round(i * gap)));
     this.edit(scene => {
       let own = scene.streams.find(stream => stream.kind === 'clicks' && (stream.client ?? 0) === client);
@@ -179,12 +185,6 @@ export class Player {
     await this.run(scene);
     this.resetButton.hidden = this.open || !this.result;
     this.changed(scene);
-    if (still.matches) this.seek(Math.min(until, this.result.duration)); else this.play();
-  }
-
-  describe(index) {
-    if (index < 0) return 'No request yet';
-    const count = this.rows.length / ROW;
-    return `Request ${number(index + 1)} of ${number(count)}`;
+    if (still.matches) this.seek(Math.min(until, this.view.to)); else this.play();
   }
 }

@@ -3,7 +3,7 @@
 import { start } from './engine.js';
 import { make, write } from './draw/marks.js';
 import { Player, still } from './player.js';
-import { Toy } from './toy.js';
+import { FIRST, Toy } from './toy.js';
 
 const $ = id => document.getElementById(id);
 const ask = start(), players = new Map();
@@ -25,7 +25,7 @@ const seen = new IntersectionObserver(entries => {
     player.visible = isIntersecting;
     if (!isIntersecting) { if (player.playing) player.pause(); continue; }
     current = player;
-    for (const link of $('nav').children) link.toggleAttribute('aria-current', link.hash === `#${target.closest('section').id}`);
+    for (const link of $('nav').children) link.setAttribute('aria-current', link.hash === `#${target.closest('section').id}`);
   }
 }, { rootMargin: '-35% 0px -35% 0px' });
 
@@ -108,7 +108,8 @@ if (scenes.error) {
     add(section, player);
   });
   addLink('toy', 'Toy', 'The toy');
-  toy.player.built = scenes.find(({ id }) => id === 'buckets');
+  toy.player.built = FIRST;
+  toy.player.reserve(FIRST);
   add($('toy'), toy.player);
   const restore = async () => {
     if (!await toy.restore() && location.hash.length > 1) document.getElementById(location.hash.slice(1))?.scrollIntoView();

@@ -24,6 +24,12 @@ const STREAM_FIELDS = {
   members: ['Members', 'number'], attempts: ['Attempts of each', 'number'], text: ['Lines of an access log', 'area'], from: ['From, in ms', 'number'], to: ['To, in ms', 'number'],
   cost: ['Cost', 'number'], takes: ['Takes, in ms, such as 40-60', 'pair'], uses: ['Turns out to cost, such as 60-500', 'pair'],
 };
+/** What the toy begins with. */
+export const FIRST = {
+  title: 'The toy', seed: 7, duration: 30000, clients: [{ name: 'ada' }, { name: 'bob', cost: 2 }],
+  streams: [{ kind: 'poisson', rate: '1/s' }, { kind: 'burst', client: 1, at: [3000, 14000], count: 6, over: 600 }, { kind: 'constant', client: 1, rate: '1/3s' }],
+  lanes: ['token_bucket', 'sliding_window', 'leaky_bucket'].map(strategy => ({ name: STRATEGIES[strategy], headers: 'ietf', limits: [{ policy: { name: 'search', strategy, quota: '8/10s' } }] })),
+};
 const HEADERS = ['x-ratelimit', 'x-ratelimit-unix-time', 'ietf', 'ietf-draft-6', 'by-policy', 'none'];
 const FAILURES = [undefined, 'local', 'open', 'closed', { open_for: '3s' }, { local: 2 }];
 
@@ -40,7 +46,7 @@ export class Toy {
     this.player = new Player(ask, { open: true, changed: scene => this.took(scene) });
     this.form = make('form', { className: 'form', ariaLabel: 'The scene', onsubmit: event => event.preventDefault() });
     this.output = new Output(ask);
-    section.append(make('div', { className: 'bench' }, this.form, make('div', {}, this.player.element, this.output.element)));
+    section.append(make('div', { className: 'bench' }, make('div', {}, this.player.element, this.output.element), this.form));
     const run = this.player.run.bind(this.player);
     // Whatever is shown, the form and the outputs show the same.
     this.player.run = async (scene, fresh) => {
@@ -124,7 +130,7 @@ export class Toy {
   field(name, path, kind, choices) {
     const value = read(this.player.scene, path), [parse, format] = KINDS[kind === 'area' ? 'text' : kind];
     const control = kind === 'choice' ? make('select', {}, ...choices.map(([value, text]) => make('option', { value: JSON.stringify(value) ?? 'null' }, text)))
-      : kind === 'area' ? make('textarea', { rows: 4, spellcheck: false }) : make('input', { type: 'text', inputMode: kind === 'text' ? 'text' : 'numeric', spellcheck: false, autocomplete: 'off' });
+      : kind === 'area' ? make('textarea', { rows: 4, spellcheck: false }) : make('input', { type: 'text', inputMode: kind === 'text' ? 'text' : 'numeric', placeholder: path.at(-1) === 'cost' ? '1' : '', spellcheck: false, autocomplete: 'off' });
     control.value = format(value) ?? 'null';
     control.dataset.path = path.join('.');
     control.addEventListener('change', () => this.change(scene => put(scene, path, parse(control.value) ?? undefined), control));

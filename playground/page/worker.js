@@ -3,7 +3,7 @@
 import { load } from './engine.js';
 
 const loading = load('playground.wasm.gz');
-const OUTCOME = 4;
+const CLIENT = 1, OUTCOME = 4, INSTANCE = 11;
 
 onmessage = async ({ data: { id, name, value } }) => {
   const call = await loading;
@@ -21,13 +21,13 @@ onmessage = async ({ data: { id, name, value } }) => {
 
 function pack(lane, transfer) {
   const keep = array => (transfer.push(array.buffer), array);
-  const count = lane.rows.length;
+  const { rows } = lane, count = rows.length;
   // How many requests were admitted among the first ones.
   const admitted = keep(new Uint32Array(count + 1));
-  for (let i = 0; i < count; i++) admitted[i + 1] = admitted[i] + (lane.rows[i][OUTCOME] < 2);
+  for (let i = 0; i < count; i++) admitted[i + 1] = admitted[i] + (rows[i][OUTCOME] < 2);
   lane.admitted = admitted;
-  lane.rows = keep(Float64Array.from(lane.rows.flat()));
-  lane.series = lane.states.map(samples => {
+  lane.rows = keep(Float64Array.from(rows.flat()));
+  lane.series = lane.states.map((samples, limit) => {
     const kinds = new Map();
     for (const sample of samples) {
       const key = `${sample[1]} ${sample[2]}`;
@@ -38,8 +38,12 @@ function pack(lane, transfer) {
     return sorted.map(({ client, instance, samples }) => {
       const first = new Uint32Array(samples.length + 1);
       samples.forEach((sample, i) => { first[i + 1] = first[i] + sample.length; });
+      // The instants that a log keeps.
+      const one = sorted.every(other => other.instance === instance);
+      const kept = lane.limits[limit].strategy === 'sliding_log'
+        ? rows.filter(row => row[OUTCOME] < 2 && (client < 0 || row[CLIENT] === client) && (one || row[INSTANCE] === instance)).map(row => row[0]) : [];
       return {
-        client, instance, first: keep(first), at: keep(Float64Array.from(samples, sample => sample[0])),
+        log: keep(Float64Array.from(kept)), client, instance, first: keep(first), at: keep(Float64Array.from(samples, sample => sample[0])),
         data: keep(Float64Array.from(samples.flat())),
       };
     });

@@ -19,12 +19,13 @@ macro_rules! file {
     };
 }
 
-const FILES: [(&str, &str, &[u8]); 13] = [
+const FILES: [(&str, &str, &[u8]); 14] = [
     ("/", "text/html; charset=utf-8", include_bytes!("../page/index.html")),
     file!("style.css", "text/css; charset=utf-8"),
     file!("draw/chart.js", "text/javascript; charset=utf-8"),
     file!("draw/marks.js", "text/javascript; charset=utf-8"),
     file!("draw/state.js", "text/javascript; charset=utf-8"),
+    file!("draw/strip.js", "text/javascript; charset=utf-8"),
     file!("engine.js", "text/javascript; charset=utf-8"),
     file!("lane.js", "text/javascript; charset=utf-8"),
     file!("out.js", "text/javascript; charset=utf-8"),

@@ -25,7 +25,7 @@ export function colours() {
 }
 
 /** The colour of a client; of all clients, for -1. */
-export const colourOf = (theme, client) => client < 0 ? theme.ink : theme[`c${client % 6}`];
+export const colourOf = (theme, client) => client < 0 ? theme.all : theme[`c${client % 6}`];
 
 /** Adds the shape of a client to the path: clients differ by it as well as by colour. */
 export function shape(ctx, client, x, y, r) {
@@ -59,6 +59,16 @@ export function mark(ctx, theme, client, outcome, x, y, r, plain = false) {
   // A request that was shed is crossed out, and one without a store has a point.
   if (outcome === 4) { ctx.beginPath(); ctx.moveTo(x - r, y + r); ctx.lineTo(x + r, y - r); ctx.stroke(); }
   if (outcome === 3) { ctx.beginPath(); ctx.arc(x, y, r / 3, 0, 7); ctx.fillStyle = theme.rejected; ctx.fill(); }
+}
+
+/** Draws a straight line. */
+export function line(ctx, x1, y1, x2, y2, colour, width = 1) {
+  ctx.beginPath();
+  ctx.moveTo(x1, y1);
+  ctx.lineTo(x2, y2);
+  ctx.lineWidth = width;
+  ctx.strokeStyle = colour;
+  ctx.stroke();
 }
 
 /** The last index whose instant is not after `now`, or -1. `step` numbers belong to each. */

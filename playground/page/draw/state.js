@@ -137,6 +137,7 @@ function ahead(all) {
   const { ctx, theme, limit, units, lane, index, x, y, w, h } = all;
   const cost = index < 0 ? 1 : lane.rows[index * ROW + COLUMN.cost], scale = (h - 14) / Math.max(limit.limit, units, 1);
   const base = y + h - 2, height = units * scale;
+  filled(all, base - limit.limit * scale, limit.limit * scale, .1);
   filled(all, base - height, height, .3);
   filled(all, base - height, Math.min(2.5, height), 1);
   ctx.beginPath();
@@ -149,7 +150,7 @@ function ahead(all) {
   dashed({ ctx, theme, x: x - 6, w: w + 12 }, line - 1);
   ctx.font = theme.small;
   ctx.fillStyle = theme.soft;
-  ctx.fillText(units * scale > base - line ? 'too early' : 'on time', x + w / 2, Math.min(base - 5, base - Math.min(height, h - 24) - 6), w);
+  ctx.fillText(units * scale > base - line + .5 ? 'too early' : 'on time', x + w / 2, Math.min(base - 5, base - Math.min(height, h - 24) - 6), w);
   return 6;
 }
 
@@ -240,22 +241,17 @@ function estimate(all) {
 
 /** The instants of a log: they come in above, grow old, and leave below after a period. */
 function log(all) {
-  const { ctx, theme, lane, limit, series, now, index, x, y, w, h } = all;
-  const since = now - limit.period, first = before(lane.rows, since, ROW) + 1, step = Math.max(1, Math.ceil((index - first + 1) / 150));
-  let drawn = 2;
+  const { ctx, theme, limit, series, now, x, y, w, h } = all;
+  const first = before(series.log, now - limit.period) + 1, last = before(series.log, now), step = Math.max(1, Math.ceil((last - first + 1) / 120));
   ctx.strokeStyle = all.colour;
   ctx.lineWidth = 2;
-  for (let i = index; i >= first && i >= 0; i -= step) {
-    const at = i * ROW;
-    if (lane.rows[at + COLUMN.outcome] > 1 || (series.client >= 0 && lane.rows[at + COLUMN.client] !== series.client)) continue;
-    if (lane.instances > 1 && lane.rows[at + COLUMN.instance] !== series.instance) continue;
-    const age = (now - lane.rows[at]) / limit.period;
+  for (let i = last; i >= first; i -= step) {
+    const age = (now - series.log[i]) / limit.period;
     ctx.globalAlpha = age > .94 ? Math.max(0, (1 - age) / .06) : .8;
     ctx.beginPath();
-    ctx.moveTo(x + 8, y + 3 + age * (h - 6));
-    ctx.lineTo(x + w - 8, y + 3 + age * (h - 6));
+    ctx.moveTo(x + 7, y + 3 + age * (h - 6));
+    ctx.lineTo(x + w - 7, y + 3 + age * (h - 6));
     ctx.stroke();
-    drawn++;
   }
   ctx.globalAlpha = 1;
   ctx.beginPath();
@@ -263,12 +259,31 @@ function log(all) {
   ctx.lineWidth = 2;
   ctx.strokeStyle = theme['edge-strong'];
   ctx.stroke();
-  return drawn;
+  return 2 + Math.ceil((last - first + 1) / step);
+}
+
+/** The units that each instance has in lease. */
+export function leases(ctx, theme, box, units) {
+  const most = Math.max(20, ...units), wide = Math.min(22, box.w / units.length), left = box.x + (box.w - wide * units.length) / 2;
+  units.forEach((value, i) => {
+    ctx.fillStyle = theme.all;
+    ctx.globalAlpha = .12;
+    ctx.fillRect(left + i * wide + 2, box.y, wide - 4, box.h - 16);
+    ctx.globalAlpha = .8;
+    const high = (box.h - 16) * value / most;
+    ctx.fillRect(left + i * wide + 2, box.y + box.h - 16 - high, wide - 4, high);
+    ctx.globalAlpha = 1;
+  });
+  ctx.textAlign = 'center';
+  ctx.font = theme.small;
+  ctx.fillStyle = theme.soft;
+  ctx.fillText('units in lease', box.x + box.w / 2, box.y + box.h - 2, box.w);
+  return 2 * units.length + 1;
 }
 
 /** The workers of a service, and the requests that wait for one. */
 export function service(ctx, theme, box, workers, values) {
-  const [, busy, waiting, most] = values, side = Math.min(14, (box.w - 8) / 5), left = box.x + (box.w - 5 * side) / 2;
+  const [, flying, waiting, most] = values, busy = flying - waiting, side = Math.min(14, (box.w - 8) / 5), left = box.x + (box.w - 5 * side) / 2;
   let drawn = 4;
   for (let i = 0; i < Math.min(workers, 40); i++, drawn++) {
     ctx.beginPath();
@@ -291,6 +306,6 @@ export function service(ctx, theme, box, workers, values) {
   ctx.fillText(`${number(waiting)} waiting`, box.x + box.w / 2, box.y + box.h - 19, box.w);
   ctx.font = theme.small;
   ctx.fillStyle = theme.soft;
-  ctx.fillText(most ? `${number(busy)} in flight of ${number(most)}` : `${number(busy)} in flight`, box.x + box.w / 2, box.y + box.h - 4, box.w);
+  ctx.fillText(most ? `${number(flying)} in flight of ${number(most)}` : `${number(flying)} in flight`, box.x + box.w / 2, box.y + box.h - 4, box.w);
   return drawn;
 }
