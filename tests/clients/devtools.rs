@@ -18,8 +18,10 @@ pub(crate) struct Browser {
     messages: BufReader<ChildStdout>,
     session: Option<String>,
     last_id: u64,
-    /// Exceptions and violations of a Content-Security-Policy, in any page so far.
+    /// Exceptions, errors on the console and violations of a Content-Security-Policy, in any page so far.
     pub(crate) complaints: Vec<String>,
+    /// The addresses that were requested, if the domain `Network` is enabled.
+    pub(crate) requested: Vec<String>,
     profile: PathBuf,
 }
 
@@ -47,8 +49,16 @@ impl Browser {
         let mut child = command.spawn().unwrap();
         let commands = child.stdin.take().unwrap();
         let messages = BufReader::new(child.stdout.take().unwrap());
-        let mut browser =
-            Self { child, commands, messages, session: None, last_id: 0, complaints: Vec::new(), profile };
+        let mut browser = Self {
+            child,
+            commands,
+            messages,
+            session: None,
+            last_id: 0,
+            complaints: Vec::new(),
+            requested: Vec::new(),
+            profile,
+        };
         let targets = browser.call("Target.getTargets", json!({})).await;
         let is_page = |target: &&Value| target["type"] == "page";
         let page =
@@ -87,7 +97,14 @@ impl Browser {
             }
             let entry = &message["params"]["entry"];
             let is_violation = message["method"] == "Log.entryAdded" && entry["source"] == "security";
+            let is_error =
+                message["method"] == "Runtime.consoleAPICalled" && message["params"]["type"] == "error";
+            if message["method"] == "Network.requestWillBeSent" {
+                let address = &message["params"]["request"]["url"];
+                self.requested.push(address.as_str().unwrap_or_default().to_owned());
+            }
             if message["method"] == "Runtime.exceptionThrown"
+                || is_error
                 || message["method"] == "Page.javascriptDialogOpening"
                 || is_violation
             {
@@ -135,7 +152,9 @@ impl Browser {
             "Enter" => 13,
             "Escape" => 27,
             "Home" => 36,
+            " " => 32,
             "ArrowLeft" => 37,
+            "ArrowRight" => 39,
             other => panic!("{other} is not known here"),
         };
         let mut event =

@@ -1,5 +1,7 @@
 //! The playground in Chromium: what its WebAssembly computes is what its engine computes natively, to the last figure.
 
+mod page;
+
 use serde_json::{Value, json};
 
 use crate::devtools::Browser;
