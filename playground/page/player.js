@@ -57,6 +57,8 @@ export class Player {
     write(this.problem, answer.error ?? '');
     if (answer.error) return;
     this.result = answer;
+    // Nothing is drawn before all lanes are laid out.
+    this.theme = null;
     this.place.style.minHeight = '';
     this.burst = BURSTS[scene.id] ?? 10;
     write(this.burstButton, `Send ${this.burst}`);
