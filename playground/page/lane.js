@@ -88,7 +88,7 @@ export class Lane {
     const admitted = this.lane.admitted[index + 1], states = this.lane.limits.map((limit, i) => {
       const [series] = this.lane.series[i];
       const [value, what] = series ? words(limit, sample(series, now), now) : ['', ''];
-      return `${this.lane.limits.length > 1 ? `${limit.name}: ` : ''}${value} ${what}`;
+      return `${this.lane.limits.length > 1 ? `${limit.name}: ` : ''}${value} ${what}${this.chart.away(now) ? ', in Redis, out of reach' : ''}`;
     });
     const text = `${this.lane.name}, at ${time(Math.round(now))}: ${number(admitted)} admitted, ${number(index + 1 - admitted)} rejected. ${states.join('. ')}`;
     write(this.summary, text);

@@ -6,8 +6,10 @@ import { COLUMN, ROW, before, colours, line, make, mark, number, time, write } f
 import { sharing, viewOf } from './draw/strip.js';
 
 const LENGTH = 14_000, SLOW = 4;
-const BURSTS = { estimate: 25, memory: 30, buckets: 4, both: 4, herd: 40, instances: 200, outage: 8, tokens: 3, shed: 100 };
+const BURSTS = { estimate: 25, memory: 30, buckets: 4, both: 4, instances: 200, outage: 8, tokens: 3, shed: 100 };
 export const still = matchMedia('(prefers-reduced-motion: reduce)');
+
+const exceeds = ({ streams, lanes }) => streams.some(({ kind }) => kind === 'edge') || lanes.some(({ store, limits }) => store === 'share' || limits?.some(({ policy }) => policy.lease));
 
 export class Player {
   /** `ask` asks the engine, and `changed` is called with a scene that was edited here. */
@@ -19,25 +21,28 @@ export class Player {
     this.clock = make('output', { className: 'clock' });
     this.slowButton = button('Slow', 'Play slowly', () => { this.slow = !this.slow; this.slowButton.setAttribute('aria-pressed', this.slow); });
     this.slowButton.setAttribute('aria-pressed', 'false');
+    this.zoomIn = button('+', 'See less time', () => this.zoom(.5));
+    this.zoomOut = button('−', 'See more time', () => this.zoom(2));
     this.oneButton = button('Send 1', 'Send a request now', () => this.send(1), '');
-    this.burstButton = button('', 'Send many requests now', () => this.send(this.burst), 'burst');
+    this.burstButton = button('', 'Send many requests now', () => this.herd ? this.sendHerd() : this.send(this.burst), 'burst');
     this.cutButton = button('Cut Redis off', 'Cut Redis off from now on', () => this.cut(), '');
     this.resetButton = button('Undo', 'Undo what you have sent', () => this.load(this.original));
     this.resetButton.hidden = this.cutButton.hidden = true;
     this.problem = make('p', { className: 'problem', role: 'alert', hidden: true });
+    this.leftOut = make('p', { className: 'small soft' });
     this.legend = make('p', { className: 'legend' });
     this.place = make('div', { className: 'lanes' });
     const steps = make('span', { className: 'steps' },
       button('‹', 'To the request before (left arrow)', () => this.step(-1)), button('›', 'To the next request (right arrow)', () => this.step(1)));
     this.element = make('div', { className: 'player' },
-      make('div', { className: 'transport', role: 'group', ariaLabel: 'Playing' }, this.playButton, steps, this.range, this.clock, this.slowButton,
+      make('div', { className: 'transport', role: 'group', ariaLabel: 'Playing' }, this.playButton, steps, this.range, this.clock, this.slowButton, open ? make('span', { className: 'steps' }, this.zoomOut, this.zoomIn) : null,
         make('span', { className: 'send' }, this.cutButton, this.oneButton, this.burstButton, this.resetButton)),
-      this.problem, this.legend, this.place);
+      this.problem, this.legend, this.leftOut, this.place);
   }
 
   /** Keeps room for the lanes of a scene, so that what is below does not move when they come. */
-  reserve({ lanes }) {
-    const panels = lanes.reduce((sum, { limits, service }) => sum + (limits?.length ?? 0) + (service ? 2 : 0), 0);
+  reserve(scene) {
+    const { lanes } = scene, panels = lanes.reduce((sum, { limits, service }) => sum + (limits?.length ?? 0) + (service ? 2 : 0) + exceeds(scene), 0);
     this.place.style.minHeight = `${lanes.length * 262 + panels * 104}px`;
   }
 
@@ -54,14 +59,15 @@ export class Player {
     const answer = await this.ask('run', scene);
     if (this.scene !== scene) return;
     this.problem.hidden = !answer.error;
-    write(this.problem, answer.error ?? '');
+    write(this.problem, (answer.error ?? '').replace(/ at line \d+ column \d+$/, ''));
     if (answer.error) return;
     this.result = answer;
     // Nothing is drawn before all lanes are laid out.
     this.theme = null;
     this.place.style.minHeight = '';
     this.burst = BURSTS[scene.id] ?? 10;
-    write(this.burstButton, `Send ${this.burst}`);
+    this.herd = scene.streams.find(({ kind }) => kind === 'herd');
+    write(this.burstButton, this.herd ? 'Send the herd' : `Send ${this.burst}`);
     this.cutButton.hidden = !scene.lanes.some(lane => lane.outages?.length);
     while (this.lanes.length > answer.lanes.length) this.lanes.pop().element.remove();
     while (this.lanes.length < answer.lanes.length) {
@@ -90,8 +96,11 @@ export class Player {
     const found = colours(), clients = this.result.clients.length;
     this.theme = { ...found, all: clients > 1 ? found.ink : found.c0, small: `11.5px ${style}`, strong: `600 14px ${style}` };
     const shared = sharing(this.result, this.view, timeLine(this.lanes[0].width()), clients);
+    // Where a limit may be exceeded, what was admitted in the last period is drawn, too.
+    shared.recent = exceeds(this.scene);
     this.lanes.forEach((lane, i) => lane.layout(this.result, this.scene.lanes[i], shared, this.view, this.theme));
     this.writeLegend();
+    write(this.leftOut, this.result.left_out ? `${number(this.result.left_out)} requests or lines are left out: they are after the end, no lines of a log, or of more clients than there are.` : '');
     this.draw();
   }
 
@@ -108,6 +117,14 @@ export class Player {
     const { clients } = this.result, texts = { 0: 'passed, above the line', 1: 'waits for its slot', 2: 'rejected, below it', 3: 'rejected, as Redis failed', 4: 'shed, below the line', 9: 'passed without Redis' };
     this.legend.replaceChildren(...(clients.length > 1 ? clients.map((name, i) => entry(i, 0, name)) : []),
       ...[0, 1, 9, 2, 3, 4].filter(kind => seen.has(kind)).map(kind => entry(clients.length > 1 && kind !== 4 ? -1 : 0, kind % 9, texts[kind], kind === 9)));
+  }
+
+  /** Shows more or less time around now. */
+  zoom(by) {
+    if (!this.result) return;
+    const span = Math.min(this.result.duration, Math.max(1e5, (this.view.to - this.view.from) * by)), from = Math.min(Math.max(0, this.now - span / 2), this.result.duration - span);
+    this.view = { from, to: from + span };
+    this.layout();
   }
 
   toggle() {
@@ -174,6 +191,13 @@ export class Player {
       if (!own) scene.streams.push(own = { kind: 'clicks', client, at: [], ...(like.takes ? { takes: like.takes } : {}), ...(like.uses ? { uses: like.uses } : {}) });
       own.at = [...own.at, ...instants].sort((a, b) => a - b);
     }, instants.at(-1) * 1e3);
+  }
+
+  /** Sends the herd once more. */
+  sendHerd() {
+    if (this.now >= this.view.to) this.now = this.beginning();
+    const at = Math.min(this.scene.duration - 1, Math.ceil(this.now / 1e3) + 1);
+    this.edit(scene => { scene.streams.find(({ kind }) => kind === 'herd').at.push(at); }, this.view.to);
   }
 
   cut() {

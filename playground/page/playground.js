@@ -101,7 +101,7 @@ if (scenes.error) {
     player.reserve(scene);
     const open = make('button', { type: 'button', className: 'quiet', onclick: () => toy.open(player.scene) }, 'Open in the toy');
     const section = make('section', { className: 'scene wide', id: scene.id, 'aria-labelledby': `${scene.id}-title` },
-      make('p', { className: 'kicker' }, String(i + 1)), make('h2', { id: `${scene.id}-title` }, scene.title), make('p', { className: 'note' }, scene.note),
+      make('p', { className: 'kicker' }, make('a', { href: `#${scene.id}`, ariaLabel: 'Link to this scene' }, String(i + 1))), make('h2', { id: `${scene.id}-title` }, scene.title), make('p', { className: 'note' }, scene.note),
       player.element, make('p', { className: 'after' }, open));
     $('scenes').append(section);
     addLink(scene.id, String(i + 1), scene.title);

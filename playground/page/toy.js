@@ -90,7 +90,7 @@ export class Toy {
     await this.player.run(scene);
     const wrong = !this.player.problem.hidden;
     if (!wrong) return this.took(scene);
-    const message = this.player.problem.textContent.replace(/ at line \d+ column \d+$/, ''), note = control?.closest('label')?.querySelector('.wrong');
+    const message = this.player.problem.textContent, note = control?.closest('label')?.querySelector('.wrong');
     // The scene that is drawn stays that of before.
     this.player.scene = before;
     if (!note) return;

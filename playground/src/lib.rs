@@ -19,11 +19,12 @@ macro_rules! file {
     };
 }
 
-const FILES: [(&str, &str, &[u8]); 14] = [
+const FILES: [(&str, &str, &[u8]); 15] = [
     ("/", "text/html; charset=utf-8", include_bytes!("../page/index.html")),
     file!("style.css", "text/css; charset=utf-8"),
     file!("draw/chart.js", "text/javascript; charset=utf-8"),
     file!("draw/marks.js", "text/javascript; charset=utf-8"),
+    file!("draw/panels.js", "text/javascript; charset=utf-8"),
     file!("draw/state.js", "text/javascript; charset=utf-8"),
     file!("draw/strip.js", "text/javascript; charset=utf-8"),
     file!("engine.js", "text/javascript; charset=utf-8"),

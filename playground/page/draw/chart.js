@@ -1,6 +1,7 @@
 // The time line of a lane: marks of the requests, and below them the state. What does not change is drawn once, on layers.
 
-import { COLUMN, ROW, before, colourOf, line, mark, number, shape } from './marks.js';
+import { COLUMN, ROW, before, colourOf, line, mark, number, shape, time } from './marks.js';
+import { drawLatency, drawRecent, drawService, recent } from './panels.js';
 import { figure, leases, level, sample, service } from './state.js';
 import { STRIP, drawBars, drawMarks, highestLevel } from './strip.js';
 
@@ -36,10 +37,18 @@ export class Chart {
         draw: (ctx, top, scale) => { for (const series of lane.series[i]) this.drawSeries(ctx, limit, series, top + this.panel, scale, lane.series[i].length); },
       };
     });
+    const [limit] = lane.limits;
+    if (this.shared.recent && lane.limits.length === 1 && limit.period) {
+      this.recent = recent(lane, limit, settings.limits[0].key === 'all');
+      panels.push({
+        high: Math.max(limit.units, limit.most, limit.bound ?? 0) * 1.1, lines: [limit.units, ...(limit.bound > limit.units ? [limit.bound] : [])],
+        label: `admitted in the last ${time(limit.period)}: limit dashed, bound dotted`, draw: (ctx, top, scale) => drawRecent(ctx, this, top + this.panel, scale, limit.units),
+      });
+    }
     if (lane.service.length) {
       const most = lane.service.reduce((most, values) => Math.max(most, values[1], values[3]), 20);
-      panels.push({ high: most * 1.05, lines: [], label: `in flight, up to ${number(most)}: running, waiting (light)${lane.service[0][3] ? ', limit (line)' : ''}`, draw: (ctx, top, scale) => this.drawService(ctx, top + this.panel, scale) });
-      panels.push({ high: 1, lines: [], label: 'latency: lines at 100 ms, 1 s and 10 s', draw: (ctx, top) => this.drawLatency(ctx, top) });
+      panels.push({ high: most * 1.05, lines: [], label: `in flight, up to ${number(most)}: running, waiting (light)${lane.service[0][3] ? ', limit (line)' : ''}`, draw: (ctx, top, scale) => drawService(ctx, this, top + this.panel, scale) });
+      panels.push({ high: 1, lines: [], label: 'latency: lines at 100 ms, 1 s and 10 s', draw: (ctx, top) => drawLatency(ctx, this, top) });
     }
     return panels;
   }
@@ -183,40 +192,6 @@ export class Chart {
     ctx.globalAlpha = 1;
   }
 
-  drawService(ctx, base, scale) {
-    const { service } = this.lane, area = (value, colour, alpha) => {
-      ctx.beginPath();
-      ctx.moveTo(this.x(service[0][0]), base);
-      for (const values of service) ctx.lineTo(this.x(values[0]), base - value(values) * scale);
-      ctx.lineTo(this.x(service.at(-1)[0]), base);
-      ctx.globalAlpha = alpha;
-      ctx.fillStyle = colour;
-      ctx.fill();
-      ctx.globalAlpha = 1;
-    };
-    area(values => values[1], this.theme.rejected, .4);
-    area(values => values[1] - values[2], this.theme.c0, 1);
-    if (!service[0][3]) return;
-    ctx.beginPath();
-    for (const values of service) ctx.lineTo(this.x(values[0]), base - values[3] * scale);
-    ctx.strokeStyle = this.theme.ink;
-    ctx.lineWidth = 1.4;
-    ctx.stroke();
-  }
-
-  /** How long each request took, at the instant of its end, on a scale of powers of ten. */
-  drawLatency(ctx, top) {
-    const { theme, lane: { rows } } = this, y = micros => top + this.panel * (1 - (Math.log10(Math.max(1e4, micros)) - 4) / 3);
-    for (const micros of [1e5, 1e6, 1e7]) line(ctx, 0, y(micros), this.right, y(micros), theme.edge);
-    for (let at = 0; at < rows.length; at += ROW) {
-      if (rows[at + COLUMN.outcome] > 1) continue;
-      ctx.beginPath();
-      shape(ctx, rows[at + COLUMN.client], this.x(rows[at + COLUMN.end]), y(rows[at + COLUMN.end] - rows[at]), 1.7);
-      ctx.fillStyle = colourOf(theme, rows[at + COLUMN.client]);
-      ctx.fill();
-    }
-  }
-
   /** Draws the lane at `now`, whose last request is `index`. Returns how many marks that took, besides the layers. */
   frame(now, index) {
     const { ctx, theme, lane, ratio, width, height, side } = this;
@@ -243,7 +218,7 @@ export class Chart {
     lane.limits.forEach((limit, i) => {
       const all = this.seen(i, index), part = side / all.length, gap = all.length > 1 ? 5 : 0;
       const rows = lane.limits.length > 1 ? { y: this.top(i) - 6, h: this.panel + 6 } : {};
-      all.forEach((series, k) => { drawn += figure(ctx, theme, { ...box, ...rows, x: box.x + k * part + gap, w: part - 2 * gap }, lane, limit, series, now, index); });
+      all.forEach((series, k) => { drawn += figure(ctx, theme, { ...box, ...rows, x: box.x + k * part + gap, w: part - 2 * gap }, lane, limit, series, now, index, this.away(now)); });
       drawn += this.drawAhead(limit, all, now, i);
     });
     if (lane.service.length) {
@@ -251,6 +226,11 @@ export class Chart {
       drawn += service(ctx, theme, box, this.settings.service?.workers ?? 0, values);
     }
     return drawn;
+  }
+
+  /** Whether the store cannot be reached. */
+  away(now) {
+    return this.outages.some(([from, to]) => now >= from * 1e3 && now < to * 1e3);
   }
 
   /** The series that the figure shows: all if they are few, or that of the last request. */

@@ -37,8 +37,9 @@ export function words(limit, values, now) {
   }
 }
 
-/** Draws the state into `box`, and returns how many marks that took. `lane` has the rows, and `index` is the last of them. */
-export function figure(ctx, theme, box, lane, limit, series, now, index) {
+/** Draws the state into `box`, and returns how many marks that took. `lane` has the rows, and `index` is the last of them.
+ * `away` says that the state cannot be reached. */
+export function figure(ctx, theme, box, lane, limit, series, now, index, away) {
   const values = sample(series, now), units = level(limit, values, now), colour = colourOf(theme, series.client);
   const texts = words(limit, values, now), narrow = box.w < 76;
   const inner = { x: box.x, y: box.y, w: box.w, h: box.h - (narrow ? 16 : 36) };
@@ -49,7 +50,7 @@ export function figure(ctx, theme, box, lane, limit, series, now, index) {
   if (!narrow) {
     ctx.font = theme.small;
     ctx.fillStyle = theme.soft;
-    ctx.fillText(texts[1], box.x + box.w / 2, inner.y + inner.h + 32, box.w);
+    ctx.fillText(away ? 'in Redis, out of reach' : texts[1], box.x + box.w / 2, inner.y + inner.h + 32, box.w);
   }
   const frame = centred(inner, limit.strategy === 'sliding_log' ? 110 : 84);
   const all = { ctx, theme, colour, lane, limit, series, values, units, now, index, ...frame };

@@ -92,6 +92,12 @@ async fn scenes_show_what_the_library_computes() {
                     most.starts_with(&format!("{} limit {}", limit["most"], limit["units"])),
                     "{id}: {most}"
                 );
+                let drawn = format!(
+                    "{}.lanes[{i}].chart.recent?.map(one => one.most).reduce((a, b) => Math.max(a, b))",
+                    player(id)
+                );
+                let drawn = browser.eval(&drawn).await;
+                assert!(drawn.is_null() || drawn == limit["most"], "{id}: {drawn} at the top of the line");
                 let redis = figure(&mut browser, id, i, "State in Redis").await.replace(',', "");
                 assert_eq!(redis, format!("at most {} bytes", lane["redis_bytes"][0]), "{id}");
             }
@@ -150,11 +156,11 @@ async fn burst_is_decided_as_by_the_library() {
 
 #[tokio::test]
 async fn scene_is_played_by_itself_and_by_keys() {
-    let (_server, mut browser) = open("keys", "").await;
+    let (server, mut browser) = open("keys", "").await;
     let motion = json!({ "features": [{ "name": "prefers-reduced-motion", "value": "no-preference" }] });
     browser.call("Emulation.setEmulatedMedia", motion).await;
-    let reload = "location.hash = '#buckets', location.reload()";
-    browser.eval(reload).await;
+    browser.open("about:blank").await;
+    browser.open(&format!("http://{}/#buckets", server.address)).await;
     browser.wait_for(&format!("{}.playing", player("buckets"))).await;
     let clock = "document.querySelector('#buckets .clock').textContent";
     let first = browser.text(clock).await;
