@@ -79,8 +79,10 @@ export class Player {
     this.lanes.forEach((lane, i) => lane.show(answer.lanes[i], scene.lanes[i], (this.open || scene.id === 'memory') && most > 2 * Math.min(...kept) ? most : 0));
     this.rows = answer.lanes.reduce((rows, lane) => lane.rows.length > rows.length ? lane.rows : rows, answer.lanes[0].rows);
     if (fresh || !this.view) this.view = viewOf(answer);
-    if (fresh) this.seek(still.matches ? this.view.to : this.beginning()); else this.seek(Math.min(Math.max(this.now, this.view.from), this.view.to), true);
+    this.now = fresh ? still.matches ? this.view.to : this.beginning() : Math.min(Math.max(this.now, this.view.from), this.view.to);
+    this.index = before(this.rows, this.now, ROW);
     this.layout();
+    if (fresh || !this.playing) this.pause();
     this.element.dataset.runs = Number(this.element.dataset.runs ?? 0) + 1;
   }
 

@@ -15,6 +15,7 @@ export class Chart {
   constructor(canvas) {
     this.canvas = canvas;
     this.ctx = canvas.getContext('2d');
+    this.outages = [];
   }
 
   /** Takes what is to be drawn. `shared` has what all lanes of a scene have in common, and `view` the time that is shown. */
