@@ -48,7 +48,7 @@ export class Lane {
     Object.assign(this, { lane, settings, index: -2 });
     write(this.title, lane.name);
     const quota = ({ policy }) => `${STRATEGIES[policy.strategy] === lane.name ? '' : STRATEGIES[policy.strategy]} ${policy.quota ?? policy.limit ?? ''}`.trim();
-    write(this.what, [...(settings.limits ?? []).map(quota), settings.service ? `${settings.service.workers} workers` : '', settings.instances > 1 ? `${settings.instances} instances` : '']
+    write(this.what, [...(settings.limits ?? []).map(quota), settings.service ? `${settings.service.workers} workers` : '', settings.instances > 1 ? `${settings.instances} instances` : '', lane.note]
       .filter(text => text).join(' · '));
     this.most.replaceChildren(...lane.limits.map(limit => meter(limit, lane.limits.length > 1)), ...(kept ? [keeping(bytesOf(lane), kept)] : []));
     this.table.replaceChildren(...figures(lane).map(([name, ...values]) => make('tr', {}, make('th', { scope: 'row' }, name), make('td', {}, ...values))));
@@ -118,7 +118,7 @@ export class Lane {
     const { rows } = this.lane, value = name => rows[index * ROW + COLUMN[name]];
     const who = this.player.result.clients[value('client')], outcome = OUTCOMES[value('outcome')];
     const told = value('outcome') < 2
-      ? `${value('wait') > 0 ? ` for ${time(value('wait'))}` : ''}${value('remaining') >= 0 ? `, ${number(value('remaining'))} left` : ''}`
+      ? `${value('wait') > 0 ? ` for ${time(value('wait'))}` : ''}${value('decisive') >= 0 ? `, ${number(value('remaining'))} left` : ''}`
       : value('retry') > 0 ? `, can succeed in ${time(value('retry'))}` : '';
     return `Request ${number(index + 1)} of ${number(rows.length / ROW)}: ${who} at ${time(value('at'))}${value('cost') > 1 ? `, costs ${number(value('cost'))}` : ''}, ${outcome}${told}${value('mode') === 1 ? ', without Redis' : value('mode') === 2 ? ', from a lease' : ''}`;
   }

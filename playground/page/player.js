@@ -24,6 +24,7 @@ export class Player {
     this.zoomIn = button('+', 'See less time', () => this.zoom(.5));
     this.zoomOut = button('−', 'See more time', () => this.zoom(2));
     this.oneButton = button('Send 1', 'Send a request now', () => this.send(1), '');
+    this.as = make('select', { ariaLabel: 'Client that sends', hidden: true });
     this.burstButton = button('', 'Send many requests now', () => this.herd ? this.sendHerd() : this.send(this.burst), 'burst');
     this.cutButton = button('Cut Redis off', 'Cut Redis off from now on', () => this.cut(), '');
     this.resetButton = button('Undo', 'Undo what you have sent', () => this.load(this.original));
@@ -36,7 +37,7 @@ export class Player {
       button('‹', 'To the request before (left arrow)', () => this.step(-1)), button('›', 'To the next request (right arrow)', () => this.step(1)));
     this.element = make('div', { className: 'player' },
       make('div', { className: 'transport', role: 'group', ariaLabel: 'Playing' }, this.playButton, steps, this.range, this.clock, this.slowButton, open ? make('span', { className: 'steps' }, this.zoomOut, this.zoomIn) : null,
-        make('span', { className: 'send' }, this.cutButton, this.oneButton, this.burstButton, this.resetButton)),
+        make('span', { className: 'send' }, this.as, this.cutButton, this.oneButton, this.burstButton, this.resetButton)),
       this.problem, this.legend, this.leftOut, this.place);
   }
 
@@ -69,6 +70,10 @@ export class Player {
     this.herd = scene.streams.find(({ kind }) => kind === 'herd');
     write(this.burstButton, this.herd ? 'Send the herd' : `Send ${this.burst}`);
     this.cutButton.hidden = !scene.lanes.some(lane => lane.outages?.length);
+    const as = Math.min(Math.max(0, this.as.selectedIndex), scene.clients.length - 1);
+    this.as.replaceChildren(...scene.clients.map(({ name }, i) => make('option', { value: i }, `as ${name}`)));
+    this.as.selectedIndex = as;
+    this.as.hidden = !this.open || scene.clients.length < 2;
     while (this.lanes.length > answer.lanes.length) this.lanes.pop().element.remove();
     while (this.lanes.length < answer.lanes.length) {
       const lane = new Lane(this, this.lanes.length);
@@ -185,7 +190,7 @@ export class Player {
   send(count) {
     if (!this.result) return;
     if (this.now >= this.view.to) this.now = this.beginning();
-    const { streams, duration } = this.scene, seen = (this.view.to - this.view.from) / 1e3, client = this.scene.id === 'shed' ? 2 : 0, like = streams.find(stream => (stream.client ?? 0) === client) ?? {};
+    const { streams, duration } = this.scene, seen = (this.view.to - this.view.from) / 1e3, client = this.open ? this.as.selectedIndex : this.scene.id === 'shed' ? 2 : 0, like = streams.find(stream => (stream.client ?? 0) === client) ?? {};
     const at = Math.ceil(this.now / 1e3) + 1, gap = count > 50 ? seen / 2000 : seen / 60;
     const instants = Array.from({ length: count }, (_, i) => Math.min(duration - 1, at + Math.round(i * gap)));
     this.edit(scene => {

@@ -23,11 +23,18 @@ const seen = new IntersectionObserver(entries => {
   for (const { target, isIntersecting } of entries) {
     const player = players.get(target.closest('section').id);
     player.visible = isIntersecting;
-    if (!isIntersecting) { if (player.playing) player.pause(); continue; }
-    current = player;
-    for (const link of $('nav').children) link.setAttribute('aria-current', link.hash === `#${target.closest('section').id}`);
+    if (!isIntersecting && player.playing) player.pause();
   }
-}, { rootMargin: '-35% 0px -35% 0px' });
+  // The scene that the keys play is the one whose figures are nearest to the middle.
+  const away = ({ element }) => { const { top, bottom } = element.getBoundingClientRect(), middle = innerHeight / 2; return Math.max(0, top - middle, middle - bottom); };
+  const visible = [...players].filter(([, player]) => player.visible).sort((a, b) => away(a[1]) - away(b[1]));
+  if (visible.length) take(visible[0][1]);
+}, { rootMargin: '-30% 0px -30% 0px' });
+
+function take(player) {
+  current = player;
+  for (const link of $('nav').children) link.setAttribute('aria-current', players.get(link.hash.slice(1)) === player);
+}
 
 function add(section, player) {
   players.set(section.id, player);
@@ -55,7 +62,7 @@ function loop(at) {
 }
 
 document.addEventListener('playing', ({ detail }) => {
-  current = detail;
+  take(detail);
   detail.played = true;
   for (const player of players.values()) if (player !== detail && player.playing) player.pause();
 });

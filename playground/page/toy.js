@@ -132,6 +132,11 @@ export class Toy {
     const control = kind === 'choice' ? make('select', {}, ...choices.map(([value, text]) => make('option', { value: JSON.stringify(value) ?? 'null' }, text)))
       : kind === 'area' ? make('textarea', { rows: 4, spellcheck: false }) : make('input', { type: 'text', inputMode: kind === 'text' ? 'text' : 'numeric', placeholder: path.at(-1) === 'cost' ? '1' : '', spellcheck: false, autocomplete: 'off' });
     control.value = format(value) ?? 'null';
+    if (kind === 'choice' && control.selectedIndex < 0) {
+      // A default that is written out is the first choice; anything else is a choice of its own.
+      if (value !== null && typeof value === 'object') control.append(make('option', { value: format(value) }, format(value)));
+      control.selectedIndex = value !== null && typeof value === 'object' ? control.length - 1 : 0;
+    }
     control.dataset.path = path.join('.');
     control.addEventListener('change', () => this.change(scene => put(scene, path, parse(control.value) ?? undefined), control));
     return make('label', {}, make('span', {}, name), control, make('span', { className: 'wrong', role: 'alert', hidden: true }));

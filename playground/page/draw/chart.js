@@ -171,7 +171,7 @@ export class Chart {
           ctx.lineTo(this.x(last[5]), y(0));
         }
         ctx.lineTo(x, y(level(limit, last, at[i])));
-      } else if (!last) ctx.lineTo(x, y(0));
+      } else if (!last) { ctx.moveTo(-9, y(0)); ctx.lineTo(x, y(0)); }
       // An estimate falls evenly, and rises at once.
       else if (values[4] > last[4]) ctx.lineTo(x, y(level(limit, last, at[i])));
       ctx.lineTo(x, y(level(limit, values, at[i])));
@@ -186,7 +186,7 @@ export class Chart {
     // The bars of its slots stand below an estimate.
     if (estimate) return;
     ctx.lineTo(this.right + 9, base);
-    ctx.lineTo(this.x(at[0]), base);
+    ctx.lineTo(-9, base);
     ctx.globalAlpha = many > 1 ? .07 : .16;
     ctx.fillStyle = colour;
     ctx.fill();

@@ -63,25 +63,29 @@ export function highestLevel(lane, i) {
 export function drawMarks(ctx, chart) {
   const { theme, lane: { rows }, shared: { radius, middle } } = chart, count = rows.length / ROW;
   const heights = new Float32Array(count), ends = [[], []];
+  let least = Infinity;
+  for (let at = 0; at < rows.length; at += ROW) least = Math.min(least, rows[at + COLUMN.cost]);
   for (let i = 0; i < count; i++) {
     const at = i * ROW, x = chart.x(rows[at]), outcome = rows[at + COLUMN.outcome], stack = ends[outcome > 1 ? 1 : 0], client = rows[at + COLUMN.client];
     let place = 0;
     while (stack[place] > x - 2 * radius - .6) place++;
     stack[place] = x;
     const y = heights[i] = middle + (outcome > 1 ? 1 : -1) * (radius + 4 + place * (2 * radius + GAP));
-    const starts = rows[at] + Math.max(0, rows[at + COLUMN.wait]), ends_ = rows[at + COLUMN.end];
+    const starts = rows[at] + Math.max(0, rows[at + COLUMN.wait]), until = rows[at + COLUMN.end];
     if (outcome < 2 && starts > rows[at]) {
       // A wait is a line to the slot.
       line(ctx, x, y, chart.x(starts), y, colourOf(theme, client), 1.5);
       line(ctx, chart.x(starts), y - 4, chart.x(starts), y + 4, colourOf(theme, client), 1.5);
     }
-    if (outcome < 2 && ends_ > starts) {
+    if (outcome < 2 && until > starts) {
       // The time that a request runs is a shade.
       ctx.globalAlpha = .22;
-      line(ctx, chart.x(starts), y, chart.x(ends_), y, colourOf(theme, client), Math.max(2, radius));
+      line(ctx, chart.x(starts), y, chart.x(until), y, colourOf(theme, client), Math.max(2, radius));
       ctx.globalAlpha = 1;
     }
-    mark(ctx, theme, client, outcome, x, y, radius, rows[at + COLUMN.mode] === 1);
+    // What costs more is larger.
+    const size = Math.min(1.2, Math.sqrt(rows[at + COLUMN.cost] / Math.max(1, least)));
+    mark(ctx, theme, client, outcome, x, y, radius * size, rows[at + COLUMN.mode] === 1);
   }
   return heights;
 }
