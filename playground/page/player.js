@@ -30,7 +30,7 @@ export class Player {
     this.resetButton = button('Undo', 'Undo what you have sent', () => this.load(this.original));
     this.resetButton.hidden = this.cutButton.hidden = true;
     this.problem = make('p', { className: 'problem', role: 'alert', hidden: true });
-    this.leftOut = make('p', { className: 'small soft' });
+    this.leftOut = make('p', { className: 'small soft left-out' });
     this.legend = make('p', { className: 'legend' });
     this.place = make('div', { className: 'lanes' });
     const steps = make('span', { className: 'steps' },
@@ -107,7 +107,7 @@ export class Player {
     shared.recent = exceeds(this.scene);
     this.lanes.forEach((lane, i) => lane.layout(this.result, this.scene.lanes[i], shared, this.view, this.theme));
     this.writeLegend();
-    write(this.leftOut, this.result.left_out ? `${number(this.result.left_out)} requests or lines are left out: they are after the end, no lines of a log, or of more clients than there are.` : '');
+    write(this.leftOut, this.result.left_out ? `Left out: ${number(this.result.left_out)} (after the end, no line of a log, or of more clients than there are).` : '');
     this.draw();
   }
 

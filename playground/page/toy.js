@@ -138,7 +138,10 @@ export class Toy {
       control.selectedIndex = value !== null && typeof value === 'object' ? control.length - 1 : 0;
     }
     control.dataset.path = path.join('.');
-    control.addEventListener('change', () => this.change(scene => put(scene, path, parse(control.value) ?? undefined), control));
+    control.addEventListener('change', () => this.change(scene => {
+      put(scene, path, parse(control.value) ?? undefined);
+      if (kind === 'area') fit(scene, control.value);
+    }, control));
     return make('label', {}, make('span', {}, name), control, make('span', { className: 'wrong', role: 'alert', hidden: true }));
   }
 
@@ -224,6 +227,16 @@ export class Toy {
     } }, 'Apply');
     return this.more('more.source', 'All of it, as JSON', make('label', { className: 'all' }, area, wrong), apply);
   }
+}
+
+/** Gives a scene clients for the addresses of a log, and the time that it takes, as far as there is room. */
+function fit(scene, text) {
+  const lines = text.split('\n').map(line => /^\s*(\S+) .*?\[(\d+)\/(\w+)\/(\d+):(\S+) ?(\S*)\]/.exec(line)).filter(Boolean);
+  const addresses = [...new Set(lines.map(([, address]) => address))].slice(0, 12);
+  const times = lines.map(([, , day, month, year, time, zone]) => Date.parse(`${day} ${month} ${year} ${time} ${zone || '+0000'}`)).filter(time => time);
+  scene.clients = addresses.map((name, i) => ({ ...scene.clients[i], name })).concat(scene.clients.slice(addresses.length));
+  const [first, last] = [Math.min, Math.max].map(most => times.reduce((a, b) => most(a, b), times[0]));
+  if (times.length) scene.duration = Math.min(600_000, Math.max(scene.duration, last - first + 1000));
 }
 
 /** A policy of a strategy, with what it can keep of another one. */

@@ -147,6 +147,18 @@ async fn burst_is_decided_as_by_the_library() {
     assert_eq!(after, expected(&run(&scene)));
     assert_ne!(after, before);
     assert_eq!(after[0][0] + after[0][1], 30);
+
+    // A point of the time line is pressed, and dragged.
+    let middle = "(({ left, top }) => [left + 300, top + 60])(document.querySelector('#edge canvas[role=img]').getBoundingClientRect())";
+    let middle = browser.eval(middle).await;
+    for (kind, by) in [("mousePressed", 0.0), ("mouseMoved", -150.0), ("mouseReleased", -150.0)] {
+        let x = middle[0].as_f64().unwrap() + by;
+        let event =
+            json!({ "type": kind, "x": x, "y": middle[1], "button": "left", "buttons": 1, "clickCount": 1 });
+        browser.call("Input.dispatchMouseEvent", event).await;
+    }
+    let expected = browser.eval(&format!("{}.lanes[0].chart.at(150)", player("edge"))).await;
+    assert_eq!(browser.eval(&format!("{}.now", player("edge"))).await, expected);
     let undo = "[...document.querySelectorAll('#edge .send button')].at(-1).click()";
     browser.eval(undo).await;
     browser.wait_for("document.querySelector('#edge .player').dataset.runs === '3'").await;
@@ -264,6 +276,29 @@ async fn toy_shows_mistakes_and_outputs_of_the_engine() {
     browser.eval(&format!("{0}.seek({0}.view.to)", player("toy"))).await;
     assert_eq!(counts(&mut browser, "toy").await, expected(&run(&scene)));
 
+    assert_outputs(&mut browser, &scene).await;
+
+    // A log that is pasted brings its clients and its length.
+    let line = |address: &str, second: u32| {
+        format!("{address} - - [10/Oct/2000:13:55:{second} -0700] \"GET / HTTP/1.1\" 200 17")
+    };
+    let log = ["192.0.2.1", "192.0.2.2", "192.0.2.3"].map(|address| line(address, 16));
+    let log = format!("{}\n{}\nno line\n", log.join("\n"), line("192.0.2.1", 59));
+    set(&mut browser, "streams.0.kind", "log").await;
+    browser.wait_for("document.querySelector('[data-path=\"streams.0.text\"]')").await;
+    set(&mut browser, "streams.0.text", &log).await;
+    browser.wait_for(&format!("{}.result.clients.length === 3", player("toy"))).await;
+    let scene = browser.eval(&format!("{}.scene", player("toy"))).await;
+    assert_eq!([&scene["duration"], &scene["clients"][2]["name"]], [&json!(44_000), &json!("192.0.2.3")]);
+    let left_out = run(&scene)["left_out"].as_u64().unwrap();
+    assert_eq!(left_out, 1);
+    let said = browser.text("document.querySelector('#toy .left-out').textContent").await;
+    assert!(said.starts_with("Left out: 1 ("), "{said}");
+    assert_eq!(browser.complaints, [""; 0]);
+}
+
+/// What the first lane of a scene becomes elsewhere, and the response to its last request.
+async fn assert_outputs(browser: &mut Browser, scene: &Value) {
     let texts = json!({ "scene": scene, "lane": 0 }).to_string();
     let exported: Value = serde_json::from_str(&portcullis_playground::export(&texts)).unwrap();
     for form in ["rust", "toml", "scenario"] {
@@ -271,7 +306,7 @@ async fn toy_shows_mistakes_and_outputs_of_the_engine() {
         let shown = format!("document.getElementById('out-text').textContent === {}", exported[form]);
         browser.wait_for(&shown).await;
     }
-    let last = run(&scene)["lanes"][0]["counts"]["requests"].as_u64().unwrap() - 1;
+    let last = run(scene)["lanes"][0]["counts"]["requests"].as_u64().unwrap() - 1;
     let one = json!({ "scene": scene, "lane": 0, "request": last }).to_string();
     let explained: Value = serde_json::from_str(&portcullis_playground::explain(&one)).unwrap();
     let response = "document.querySelector('#toy .lane pre').textContent";
@@ -281,7 +316,6 @@ async fn toy_shows_mistakes_and_outputs_of_the_engine() {
         let line = format!("{}: {}", header[0].as_str().unwrap(), header[1].as_str().unwrap());
         assert!(shown.lines().any(|one| one == line), "{line} in {shown}");
     }
-    assert_eq!(browser.complaints, [""; 0]);
 }
 
 /// The work of a frame does not grow with the requests of a scene. The time is printed, for people.
