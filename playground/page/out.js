@@ -14,9 +14,9 @@ export async function toAddress(scene) {
   return PREFIX + btoa(Array.from(packed, byte => String.fromCharCode(byte)).join('')).replaceAll('+', '-').replaceAll('/', '_').replace(/=+$/, '');
 }
 
-/** The scene of a fragment, or null. Only the engine says whether it is one. */
+/** The scene of a fragment: null if it cannot be read, undefined if it is another fragment. Only the engine says whether it is a scene. */
 export async function fromAddress(fragment) {
-  if (!fragment.startsWith(PREFIX)) return null;
+  if (!fragment.startsWith(PREFIX)) return undefined;
   try {
     const packed = Uint8Array.from(atob(fragment.slice(PREFIX.length).replaceAll('-', '+').replaceAll('_', '/')), one => one.charCodeAt(0));
     return JSON.parse(new TextDecoder().decode(await through(new DecompressionStream('deflate-raw'), packed)));

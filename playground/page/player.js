@@ -61,8 +61,9 @@ export class Player {
     if (this.scene !== scene) return;
     this.problem.hidden = !answer.error;
     write(this.problem, (answer.error ?? '').replace(/ at line \d+ column \d+$/, ''));
-    if (answer.error) return;
-    this.result = answer;
+    // What is drawn stays, and is what is edited next.
+    if (answer.error) { this.scene = this.shown; return; }
+    Object.assign(this, { shown: scene, result: answer });
     // Nothing is drawn before all lanes are laid out.
     this.theme = null;
     this.place.style.minHeight = '';

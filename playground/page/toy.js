@@ -67,11 +67,16 @@ export class Toy {
   async restore() {
     if (location.hash === this.address) return true;
     const scene = await fromAddress(location.hash);
-    if (!scene) return false;
+    if (scene === undefined) return false;
     this.address = location.hash;
     this.player.played = true;
-    await this.player.load(scene);
+    if (scene) await this.player.load(scene);
     document.getElementById('toy').scrollIntoView();
+    if (scene && this.player.problem.hidden) return true;
+    const message = scene ? this.player.problem.textContent : 'This address has no scene that can be read.';
+    if (!this.player.shown) await this.player.load(FIRST);
+    write(this.player.problem, message);
+    this.player.problem.hidden = false;
     return true;
   }
 
@@ -85,14 +90,12 @@ export class Toy {
 
   /** Changes the scene; a mistake is shown at the control that made it. */
   async change(change, control) {
-    const scene = structuredClone(this.player.scene), before = this.player.scene;
+    const scene = structuredClone(this.player.scene);
     change(scene);
     await this.player.run(scene);
     const wrong = !this.player.problem.hidden;
     if (!wrong) return this.took(scene);
     const message = this.player.problem.textContent, note = control?.closest('label')?.querySelector('.wrong');
-    // The scene that is drawn stays that of before.
-    this.player.scene = before;
     if (!note) return;
     write(note, message);
     note.hidden = false;

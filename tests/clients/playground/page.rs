@@ -235,10 +235,19 @@ async fn toy_is_restored_from_its_address() {
     assert_eq!(counts(&mut browser, "toy").await, expected(&run(shed)));
     save(&mut browser, "toy-light").await;
 
-    // An address that is none leaves the page as it is.
-    browser.open("about:blank").await;
-    browser.open(&format!("http://{}/#toy=nonsense", server.address)).await;
-    browser.wait_for("playground.players.size === 11").await;
+    // What is wrong with an address is said, above the scene that the toy begins with.
+    let empty = browser.text("import('./out.js').then(({ toAddress }) => toAddress({}))").await;
+    let message = run(&json!({}))["error"].as_str().unwrap().to_owned();
+    let message = message.split_once(" at line ").unwrap().0;
+    for (fragment, message) in
+        [("#toy=nonsense", "This address has no scene that can be read."), (empty.as_str(), message)]
+    {
+        browser.open("about:blank").await;
+        browser.open(&format!("http://{}/{fragment}", server.address)).await;
+        browser.wait_for("document.querySelector('#toy .problem')?.hidden === false").await;
+        assert_eq!(browser.text("document.querySelector('#toy .problem').textContent").await, message);
+        browser.wait_for("document.querySelectorAll('#toy .lane').length === 3").await;
+    }
     assert_eq!(browser.complaints, [""; 0]);
 }
 
