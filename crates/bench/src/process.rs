@@ -73,6 +73,12 @@ impl Process {
         }
         Some(Duration::from_nanos(nanos))
     }
+
+    /// The microseconds of it since an earlier answer of [`cpu`](Self::cpu); not a number where that is unknown.
+    pub fn micros_since(&self, before: Option<Duration>) -> f64 {
+        let spent = self.cpu().zip(before).and_then(|(now, before)| now.checked_sub(before));
+        spent.map_or(f64::NAN, |spent| spent.as_secs_f64() * 1e6)
+    }
 }
 
 /// The nanoseconds of all threads of a process.

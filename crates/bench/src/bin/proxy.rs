@@ -13,7 +13,7 @@ use portcullis_bench::{Comparison, Round, Target, interleaved, machine, wrk};
 
 #[derive(Debug, Parser)]
 #[command(name = "cargo xtask bench proxy", bin_name = "cargo xtask bench proxy")]
-struct Options {
+struct ProxyOptions {
     #[command(flatten)]
     common: portcullis_bench::BenchOptions,
     /// Caddy, to compare with it as well
@@ -25,7 +25,7 @@ struct Options {
 }
 
 fn main() -> Result<()> {
-    let options = Options::parse();
+    let options = ProxyOptions::parse();
     println!("{}", options.common.heading("proxy", &format!("{}.", machine()?)));
     if !wrk::is_installed() {
         println!("**NOT MEASURED: proxies under `wrk`, which is not installed.**");
@@ -34,7 +34,7 @@ fn main() -> Result<()> {
     let pinned = pin();
     let upstream = upstream().context("nginx is the upstream of all proxies")?;
     let mut peers = vec![ours(&options, upstream.addr())?];
-    let mut notes = String::new();
+    let mut notes = Vec::new();
     let others = [
         nginx(upstream.addr()),
         haproxy(upstream.addr()),
@@ -47,14 +47,15 @@ fn main() -> Result<()> {
     for (name, other) in ["nginx", "HAProxy", "Caddy"].into_iter().zip(others) {
         match other {
             Ok(peer) => peers.push(peer),
-            Err(reason) => notes.push_str(&format!("{name} was not measured: {reason:#}\n\n")),
+            Err(reason) => notes.push(format!("{name} was not measured: {reason:#}\n")),
         }
     }
     let (rounds, seconds) = if options.common.quick { (1, 1) } else { (9, 3) };
     let tables = measure(&peers, rounds, seconds)?;
     println!(
         "Medians of {rounds} interleaved rounds of {seconds} s each, by `wrk` with 32 connections that are kept, as those to the upstream are. Each \
-         proxy has two workers, limits one client above its rate, and writes the fields that name the client. {pinned}\n\n{tables}\n{notes}"
+         proxy has two workers, limits one client above its rate, and writes the fields that name the client. {pinned}\n\n{tables}\n{}",
+        notes.join("\n")
     );
     Ok(())
 }
@@ -74,9 +75,7 @@ fn measure(peers: &[Peer], rounds: usize, seconds: u32) -> Result<String> {
             let before = peer.process.cpu();
             let rate = wrk::rate(peer.process.addr(), "accept: */*", seconds, true);
             let rate = rate.with_context(|| peer.name.to_owned())?;
-            let spent = peer.process.cpu().zip(before).map(|(after, before)| after - before);
-            let micros = spent.map_or(f64::NAN, |spent| spent.as_secs_f64() * 1e6);
-            Ok((rate, micros / (rate * f64::from(seconds))))
+            Ok((rate, peer.process.micros_since(before) / (rate * f64::from(seconds))))
         }));
     }
     let figures = interleaved(rounds, &mut cases)?;
@@ -103,7 +102,7 @@ fn upstream() -> Result<Process> {
     )
 }
 
-fn ours(options: &Options, upstream: SocketAddr) -> Result<Peer> {
+fn ours(options: &ProxyOptions, upstream: SocketAddr) -> Result<Peer> {
     let program = options.ours.clone().map_or_else(process::portcullis, Ok)?;
     let listening = free_addr()?;
     let (to, at) = (format!("http://{upstream}"), listening.to_string());

@@ -48,18 +48,15 @@ pub(crate) fn compare(
         ]);
     }
     let rates = |(_, rounds): &(usize, &[Figures])| rounds.iter().map(|one| one.rate).collect::<Vec<_>>();
-    for (service, theirs) in services.iter().zip(&chosen) {
+    let over_http = services.iter().position(|service| service.protocol == Protocol::EnvoyJson);
+    for (index, (service, theirs)) in services.iter().zip(&chosen).enumerate().skip(1) {
         let mut push = |work: &str, ours: &(usize, &[Figures]), target| {
             table.push(work, service.name, "checks/s", &rates(ours), &rates(theirs), target);
         };
-        let is_ours = matches!(service.protocol, Protocol::EnvoyJson) || std::ptr::eq(service, &services[0]);
-        if !is_ours {
+        if Some(index) != over_http {
             push("over gRPC", &chosen[0], Target::AtLeast(1.2));
         }
-        let over_http = services.iter().position(|one| one.protocol == Protocol::EnvoyJson);
-        if service.protocol == Protocol::ThrottlecrabJson
-            && let Some(ours) = over_http
-        {
+        if let (Protocol::ThrottlecrabJson, Some(ours)) = (service.protocol, over_http) {
             push("over HTTP", &chosen[ours], Target::None);
         }
     }
@@ -91,13 +88,12 @@ fn measure(runtime: &Runtime, service: &Service, in_flight: usize, length: Durat
     };
     let before = service.process.cpu();
     let mut times = runtime.block_on(calls(in_flight, length, call))?;
-    let spent = service.process.cpu().zip(before).map(|(after, before)| after - before);
+    let spent = service.process.micros_since(before);
     times.sort_unstable();
     let p99 = times.get(times.len() * 99 / 100).context("no call was answered")?.as_secs_f64() * 1e3;
     #[expect(clippy::cast_precision_loss, reason = "a count far below 2^52")]
     let count = times.len() as f64;
-    let cpu = spent.map_or(f64::NAN, |spent| spent.as_secs_f64() * 1e6 / count);
-    Ok(Figures { rate: count / length.as_secs_f64(), p99, cpu })
+    Ok(Figures { rate: count / length.as_secs_f64(), p99, cpu: spent / count })
 }
 
 /// Calls in flight.

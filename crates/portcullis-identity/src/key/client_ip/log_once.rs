@@ -92,8 +92,5 @@ impl Clone for LogOnce {
 }
 
 /// The headers that proxies commonly write.
-static FORWARDING: [HeaderName; 3] = [
-    HeaderName::from_static("x-forwarded-for"),
-    header::FORWARDED,
-    HeaderName::from_static("x-real-ip"),
-];
+static FORWARDING: [HeaderName; 3] =
+    [HeaderName::from_static("x-forwarded-for"), header::FORWARDED, HeaderName::from_static("x-real-ip")];
