@@ -1,16 +1,19 @@
 //! Lines of access logs per second of `portcullis simulate`: `cargo xtask bench simulate`.
 //!
-//! The command is a process of its own, and states its rate. The logs are files, which the system keeps in its memory.
+//! The command is a process of its own, whose processor time counts: other load on the machine hardly changes it. The logs are files, which the
+//! system keeps in its memory.
 
 use std::env;
 use std::fmt::Write as _;
 use std::fs;
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, Result, ensure};
 use clap::Parser as _;
 use portcullis_bench::{BenchOptions, Round, Spread, Target, interleaved, machine, markdown};
+use wait4::Wait4 as _;
 
 /// A form of the log: its name, its lines, the rules, and the arguments of the command for it.
 struct Case(&'static str, fn(&Entry) -> String, &'static str, &'static [&'static str]);
@@ -62,7 +65,7 @@ fn main() -> Result<()> {
         })
         .collect();
     println!(
-        "{}\n## Lines of a log per second\n\n`portcullis simulate limits.toml --log access.log` with limits by address, {} lines of {CLIENTS} \
+        "{}\n## Lines of a log per second of processor time\n\n`portcullis simulate limits.toml --log access.log` with limits by address, {} lines of {CLIENTS} \
          clients, on one thread. Medians of {rounds} interleaved rounds.\n\n{}",
         options.heading("simulate", &format!("{}.", machine()?)),
         seconds * LINES,
@@ -75,10 +78,11 @@ fn main() -> Result<()> {
 fn measure(folder: &Path, rounds: usize, seconds: u32) -> Result<Vec<Vec<f64>>> {
     let command = env::current_exe()?.with_file_name("portcullis");
     ensure!(command.exists(), "build portcullis-cli first: there is no {}", command.display());
+    let lines = seconds * LINES;
     let mut files: Vec<(PathBuf, PathBuf)> = Vec::new();
     for (number, Case(_, line, rules, _)) in CASES.iter().enumerate() {
         let (log, file) = (folder.join(format!("{number}.log")), folder.join(format!("{number}.toml")));
-        fs::write(&log, lines(*line, seconds))?;
+        fs::write(&log, log_of(*line, seconds))?;
         fs::write(&file, rules)?;
         files.push((log, file));
     }
@@ -86,28 +90,26 @@ fn measure(folder: &Path, rounds: usize, seconds: u32) -> Result<Vec<Vec<f64>>> 
     for (Case(name, _, _, arguments), (log, rules)) in CASES.iter().zip(&files) {
         let command = &command;
         cases.push(Box::new(move || {
-            let output = Command::new(command)
+            let mut child = Command::new(command)
                 .arg("simulate")
                 .arg(rules)
                 .arg("--log")
                 .arg(log)
                 .args(*arguments)
-                .output()?;
-            let notes = String::from_utf8(output.stderr)?;
-            ensure!(output.status.success() && !notes.contains("skipped"), "{name}: {notes}");
-            rate(&notes).with_context(|| format!("{name}: no rate in {notes}"))
+                .stdout(Stdio::null())
+                .stderr(Stdio::piped())
+                .spawn()?;
+            let mut notes = String::new();
+            child.stderr.take().context("it is piped")?.read_to_string(&mut notes)?;
+            let ended = child.wait4()?;
+            ensure!(ended.status.success() && !notes.contains("skipped"), "{name}: {notes}");
+            Ok(f64::from(lines) / (ended.rusage.utime + ended.rusage.stime).as_secs_f64())
         }));
     }
     interleaved(rounds, &mut cases)
 }
 
-/// The rate that the command states.
-fn rate(notes: &str) -> Option<f64> {
-    let (_, rate) = notes.lines().last()?.strip_suffix(" lines/s")?.rsplit_once(' ')?;
-    rate.parse().ok()
-}
-
-fn lines(line: fn(&Entry) -> String, seconds: u32) -> String {
+fn log_of(line: fn(&Entry) -> String, seconds: u32) -> String {
     let mut log = String::new();
     for second in 0..seconds {
         for number in 0..LINES {
