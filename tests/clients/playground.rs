@@ -2,6 +2,7 @@
 
 mod page;
 
+use axum::routing::get;
 use serde_json::{Value, json};
 
 use crate::devtools::Browser;
@@ -32,36 +33,52 @@ fn assert_same(native: &str, page: &str, what: &str) {
     }
 }
 
+/// Also an engine that was built of the sources as they are, where the tools for that are: `PORTCULLIS_PLAYGROUND` names it.
 #[tokio::test]
 async fn page_computes_what_the_library_computes() {
-    let server = Server::start(playground::app()).await;
+    let mut app = playground::app();
+    let built = std::env::var_os("PORTCULLIS_PLAYGROUND").map(|path| std::fs::read(path).unwrap());
+    let built = built.filter(|built| *built != include_bytes!("../../playground/page/playground.wasm.gz"));
+    if let Some(built) = built.clone() {
+        app = app.route("/built.wasm.gz", get(async move || built));
+    }
+    let server = Server::start(app).await;
     let mut browser = Browser::start("playground").await;
     browser.open(&format!("http://{}/", server.address)).await;
     browser.wait_for("document.readyState === 'complete'").await;
-    let load = "import('./engine.js').then(async ({ load }) => { globalThis.engine = await load('playground.wasm.gz'); return true; })";
-    assert_eq!(browser.eval(load).await, true);
-    assert_eq!(call(&mut browser, "version", "").await, portcullis_playground::version());
-    assert_same(portcullis_playground::scenes(), &call(&mut browser, "scenes", "").await, "scenes");
+    compare(&mut browser, "playground.wasm.gz").await;
+    if built.is_some() {
+        compare(&mut browser, "built.wasm.gz").await;
+    }
+    assert_eq!(browser.complaints, [""; 0]);
+}
+
+async fn compare(browser: &mut Browser, engine: &str) {
+    let load = format!(
+        "import('./engine.js').then(async ({{ load }}) => {{ globalThis.engine = await load('{engine}'); return true; }})"
+    );
+    assert_eq!(browser.eval(&load).await, true);
+    assert_eq!(call(browser, "version", "").await, portcullis_playground::version());
+    assert_same(portcullis_playground::scenes(), &call(browser, "scenes", "").await, "scenes");
     for scene in scenes() {
         let (name, text) = (format!("{} with seed {}", scene["title"], scene["seed"]), scene.to_string());
         let native = portcullis_playground::run(&text);
         assert!(!native.starts_with("{\"error\""), "{name}: {native}");
-        assert_same(&native, &call(&mut browser, "run", &text).await, &name);
+        assert_same(&native, &call(browser, "run", &text).await, &name);
         for lane in 0..scene["lanes"].as_array().unwrap().len() {
             let texts = json!({ "scene": scene, "lane": lane }).to_string();
             assert_same(
                 &portcullis_playground::export(&texts),
-                &call(&mut browser, "export", &texts).await,
+                &call(browser, "export", &texts).await,
                 &name,
             );
             for request in [0, 9, 19] {
                 let one = json!({ "scene": scene, "lane": lane, "request": request }).to_string();
                 let native = portcullis_playground::explain(&one);
-                assert_same(&native, &call(&mut browser, "explain", &one).await, &name);
+                assert_same(&native, &call(browser, "explain", &one).await, &name);
             }
         }
     }
     let mistake = portcullis_playground::run("{}");
-    assert_same(&mistake, &call(&mut browser, "run", "{}").await, "a mistake");
-    assert_eq!(browser.complaints, [""; 0]);
+    assert_same(&mistake, &call(browser, "run", "{}").await, "a mistake");
 }

@@ -223,7 +223,7 @@ impl Rules {
     /// nor charges for handlers.
     ///
     /// ```
-    /// use portcullis_config::{Format, Loader, Rules};
+    /// use portcullis::rules::{Format, Loader, Rules};
     ///
     /// let text = "[layer]\nshow_generation = \"x-rules\"\n\n[policy.p]\nstrategy = \"gcra\"\nquota = \"1/s\"\nkey = \"client_ip\"\n";
     /// let rules = Rules::load(&Loader::text("limits.toml", Format::Toml, text))?;

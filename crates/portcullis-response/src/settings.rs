@@ -237,7 +237,9 @@ impl ResponseSettings {
             if is_renamed {
                 self.renames.apply(response.headers_mut());
             }
-            if is_nested && (is_renamed || !self.headers.has_figures() && decision.is_metered()) {
+            let is_hidden = is_nested && !self.headers.has_figures() && decision.is_metered();
+            // An outer layer would not recognise what is renamed, and whether there is one is not known.
+            if is_renamed || is_hidden {
                 mark_as_decided(response);
             }
         }

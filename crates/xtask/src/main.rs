@@ -37,7 +37,7 @@ enum Command {
     /// Prints the lines of source of each crate, without tests
     Lines,
     /// Builds the engine of the playground as WebAssembly
-    Wasm,
+    Wasm(wasm::WasmOptions),
 }
 
 fn main() -> ExitCode {
@@ -47,7 +47,7 @@ fn main() -> ExitCode {
         Command::Bench(options) => bench::run(&options),
         Command::Faults(options) => faults::run(&options),
         Command::Lines => lines::run(),
-        Command::Wasm => wasm::run(),
+        Command::Wasm(options) => wasm::run(&options),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

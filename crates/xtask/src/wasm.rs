@@ -5,6 +5,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
+use clap::Args;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
@@ -12,27 +13,47 @@ use crate::cmd::Cmd;
 use crate::test::rules::playground::{ENGINE, PROGRAM, hash};
 use crate::workspace::Workspace;
 
-/// Builds the engine, appends the hash of its sources, and packs it beside the page.
-pub(crate) fn run() -> Result<()> {
+#[derive(Debug, Args)]
+pub(crate) struct WasmOptions {
+    /// Leaves the file in the folder of builds, to be compared with the one beside the page, if there is a compiler
+    #[arg(long)]
+    anew: bool,
+}
+
+/// Builds the engine, and packs it beside the page.
+pub(crate) fn run(options: &WasmOptions) -> Result<()> {
     let workspace = Workspace::load()?;
+    let command = command(&workspace.root);
+    if !options.anew {
+        return build(&workspace, command?, Path::new(PROGRAM));
+    }
+    let Ok(command) = command else {
+        println!("NOT BUILT ANEW: the engine of the playground, for which there is no compiler");
+        return Ok(());
+    };
+    build(&workspace, command, &workspace.target("wasm").join("playground.wasm.gz"))
+}
+
+/// Builds the engine, appends the hash of its sources, and packs it.
+fn build(workspace: &Workspace, command: Cmd, packed_to: &Path) -> Result<()> {
     let target = workspace.target("wasm");
-    let build = command(&workspace.root)?
-        .args("build --lib --profile wasm --target")
+    command
+        .args("build --locked --lib --profile wasm --target")
         .args(TARGET)
         .args("--package")
         .args(ENGINE)
         .args("--target-dir")
-        .path(&target);
-    build.run(&workspace.root)?;
-    let file = workspace.root.join(&target).join(TARGET).join("wasm").join("portcullis_playground.wasm");
-    shrink(&workspace.root, &file)?;
+        .path(&target)
+        .run(&workspace.root)?;
+    let file = shrink(&workspace.root, &target)?;
     let mut program = fs::read(&file).with_context(|| format!("cannot read {}", file.display()))?;
-    program.extend(section(&hash(&workspace)?));
+    program.extend(section(&hash(workspace)?));
     let mut packed = GzEncoder::new(Vec::new(), Compression::best());
     packed.write_all(&program)?;
     let packed = packed.finish()?;
-    fs::write(workspace.root.join(PROGRAM), &packed).with_context(|| format!("cannot write {PROGRAM}"))?;
-    println!("{PROGRAM}: {} bytes, {} unpacked", packed.len(), program.len());
+    let name = packed_to.display();
+    fs::write(workspace.root.join(packed_to), &packed).with_context(|| format!("cannot write {name}"))?;
+    println!("{name}: {} bytes, {} unpacked", packed.len(), program.len());
     Ok(())
 }
 
@@ -61,20 +82,23 @@ fn command(root: &Path) -> Result<Cmd> {
     Ok(cargo.args("-Zbuild-std=std,panic_abort -Zbuild-std-features=optimize_for_size"))
 }
 
-/// Makes the program a fifth smaller, where Binaryen is installed.
-fn shrink(root: &Path, file: &Path) -> Result<()> {
+/// The program that was built, a fifth smaller where Binaryen is installed.
+fn shrink(root: &Path, target: &Path) -> Result<PathBuf> {
+    let built = root.join(target).join(TARGET).join("wasm").join("portcullis_playground.wasm");
     if Cmd::new("wasm-opt").args("--version").output(root).is_err() {
         println!("NOT SHRUNK: there is no `wasm-opt`, which the package `binaryen` has");
-        return Ok(());
+        return Ok(built);
     }
+    let shrunk = root.join(target).join("playground.wasm");
     let features = ["bulk-memory", "mutable-globals", "nontrapping-float-to-int", "sign-ext"];
     let enabled = features.map(|feature| format!("--enable-{feature}")).join(" ");
     Cmd::new("wasm-opt")
         .args(&enabled)
         .args("-Oz --merge-similar-functions -Oz --output")
-        .path(file)
-        .path(file)
-        .run(root)
+        .path(&shrunk)
+        .path(&built)
+        .run(root)?;
+    Ok(shrunk)
 }
 
 /// The linker of the newest LLVM in Debian's folders.

@@ -1,9 +1,12 @@
 //! Third-party clients, in pinned versions.
 
+use std::fs;
+
 use anyhow::Result;
 
 use super::programs;
 use super::run::Run;
+use crate::cmd::Cmd;
 use crate::python::Environment;
 use crate::tools;
 
@@ -14,5 +17,14 @@ pub(super) fn check(run: &mut Run<'_>) -> Result<()> {
     tools::ensure_installed(tools::CLIENTS, root)?;
     let environment = Environment::new(&workspace.target("clients"), root)?;
     environment.install().args("--require-hashes --requirement tests/clients/requirements.txt").run(root)?;
-    programs::run(run, "clients", |tests| tests.env("PORTCULLIS_PYTHON", environment.python()))
+    // In a program of its own, because the steps are below what builds.
+    let built = root.join(workspace.target("wasm")).join("playground.wasm.gz");
+    if built.exists() {
+        fs::remove_file(&built)?;
+    }
+    Cmd::cargo().args("xtask wasm --anew").run(root)?;
+    programs::run(run, "clients", |tests| {
+        let tests = tests.env("PORTCULLIS_PYTHON", environment.python());
+        if built.exists() { tests.env("PORTCULLIS_PLAYGROUND", built.display().to_string()) } else { tests }
+    })
 }
