@@ -160,6 +160,7 @@ async fn screenshots_for_the_docs() {
     browser.wait_for(&ready).await;
     for (name, screen) in [
         ("light", Screen { width: 1280, height: 2160, scale: 1, scheme: "light" }),
+        ("top", Screen { width: 1280, height: 900, scale: 1, scheme: "light" }),
         ("dark", Screen { width: 1280, height: 900, scale: 1, scheme: "dark" }),
         ("phone", Screen { width: 390, height: 844, scale: 2, scheme: "light" }),
     ] {

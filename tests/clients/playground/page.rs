@@ -1,5 +1,7 @@
 //! The page of the playground: what it shows is what the engine computes natively, by mouse and by keyboard, and on every screen.
 
+mod recording;
+
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
