@@ -10,6 +10,7 @@ mod clients;
 mod debts;
 mod decorated;
 mod events;
+mod front_page;
 mod grpc;
 mod grpc_limits;
 mod grpc_web;
