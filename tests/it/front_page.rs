@@ -11,7 +11,8 @@ const FACADE_MANIFEST: &str = include_str!("../../crates/portcullis/Cargo.toml")
 /// The cells of the rows of the first table below a line.
 fn rows<'a>(text: &'a str, line: &str) -> Vec<Vec<&'a str>> {
     let table = text.split_once(&format!("\n{line}\n")).unwrap().1;
-    let rows = table.lines().skip_while(|line| !line.starts_with('|')).take_while(|line| line.starts_with('|'));
+    let rows =
+        table.lines().skip_while(|line| !line.starts_with('|')).take_while(|line| line.starts_with('|'));
     rows.skip(2).map(|row| row.trim_matches('|').split('|').map(str::trim).collect()).collect()
 }
 
@@ -29,7 +30,10 @@ fn readme_has_figures_of_measured_tables() {
         let (_, rest) = PERFORMANCE.split_once(&format!("\n{command}\n")).unwrap();
         let measured = rest.split("<!-- end -->").next().unwrap();
         for figure in [ours, theirs.split(',').next().unwrap()] {
-            assert!(measured.contains(&format!("| {figure} |")), "{what}: {command} has not printed {figure}");
+            assert!(
+                measured.contains(&format!("| {figure} |")),
+                "{what}: {command} has not printed {figure}"
+            );
         }
     }
 }

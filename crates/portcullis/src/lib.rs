@@ -265,7 +265,8 @@ pub mod usage {
     };
 }
 
-/// Compiles the code in the README, which is not in the packed crate.
+/// Compiles the code in both files README. That of the repository is not in the packed crate.
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
+#[doc = include_str!("../README.md")]
 mod readme {}
