@@ -53,7 +53,6 @@ enum Kind {
     ResponseBody,
     /// Calls that report usage.
     Report,
-    /// The charge that is with a request.
     /// A response to which any header can be added.
     ShownHeader,
     /// The response to a call of gRPC.

@@ -142,17 +142,15 @@ impl ResponseSettings {
         }
     }
 
-    /// The response to a request that does not reach the inner service, in the protocol of the request. `is_nested` is whether an
-    /// outer layer has left its charge.
-    pub fn reject(&self, rejection: &Rejection<'_>, is_nested: bool) -> Response<Full<Bytes>> {
-        self.render_rejection(rejection, is_nested).map(Full::new)
+    /// The response to a request that does not reach the inner service, in the protocol of the request.
+    pub fn reject(&self, rejection: &Rejection<'_>) -> Response<Full<Bytes>> {
+        self.render_rejection(rejection).map(Full::new)
     }
 
     /// Like [`reject`](Self::reject), but the body is in one piece.
-    pub fn render_rejection(&self, rejection: &Rejection<'_>, is_nested: bool) -> Response<Bytes> {
+    pub fn render_rejection(&self, rejection: &Rejection<'_>) -> Response<Bytes> {
         let rejection = &rejection.in_format(self.format);
-        let mut response =
-            self.render_prepared(rejection).unwrap_or_else(|| self.render_any(rejection, is_nested));
+        let mut response = self.render_prepared(rejection).unwrap_or_else(|| self.render_any(rejection));
         if rejection.parts().method == Method::HEAD {
             leave_out_body(&mut response);
         }
@@ -174,7 +172,7 @@ impl ResponseSettings {
         Some(response)
     }
 
-    fn render_any(&self, rejection: &Rejection<'_>, is_nested: bool) -> Response<Bytes> {
+    fn render_any(&self, rejection: &Rejection<'_>) -> Response<Bytes> {
         let mut response = match (grpc_content_type(rejection.parts()), &self.custom) {
             (Some(content_type), _) => bodies::grpc_response(rejection, content_type, self.grpc.as_deref()),
             (None, Some(custom)) => custom(rejection),
@@ -209,7 +207,7 @@ impl ResponseSettings {
             response.extensions_mut().insert(error.clone());
         }
         // The figures of an outer layer beside this status would be taken for those that reject.
-        if !has_figures && (is_nested || rejection.limited().is_some()) {
+        if !has_figures {
             mark_as_decided(&mut response);
         }
         response

@@ -117,7 +117,7 @@ impl ShedConfig {
         self.emit(EventKind::Rejected { reason: Reason::Shed, decisions: &[] });
         let wait = self.shortest_wait.saturating_add(self.spread.offset(None));
         let rejection = Rejection::new(parts, Cause::Shed).retried_later_by(wait);
-        Entry::Rejected(self.responses.reject(&rejection, false))
+        Entry::Rejected(self.responses.reject(&rejection))
     }
 
     fn emit(&self, kind: EventKind<'_>) {

@@ -21,7 +21,6 @@ use crate::config::LayerConfig;
 use portcullis_engine::{Now, StoreCall, now};
 
 pub(crate) use later::{Decided, Waiting};
-pub(crate) use nesting::is_nested;
 use plan::Plan;
 pub(crate) use reject::RejectedRequest;
 pub(crate) use reject::emit_without_key;

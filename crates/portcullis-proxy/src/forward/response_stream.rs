@@ -48,7 +48,7 @@ pub(super) fn stream(
 struct FromUpstream {
     body: Incoming,
     /// What was read of it already.
-    first: Option<Bytes>,
+    first: Option<hyper::Result<Bytes>>,
     held: Held,
 }
 
@@ -79,16 +79,16 @@ impl FromUpstream {
         if self.held.connection.is_none() || self.body.size_hint().exact().is_none() {
             return None;
         }
-        let polled = self.poll_frame(&mut Context::from_waker(Waker::noop()));
-        if let Poll::Ready(Some(Ok(frame))) = polled {
-            self.first = frame.into_data().ok();
+        if let Poll::Ready(Some(polled)) = self.poll_frame(&mut Context::from_waker(Waker::noop())) {
+            self.first = polled.map(|frame| frame.into_data().ok()).transpose();
         }
-        if self.body.is_end_stream() { self.first.take() } else { None }
+        let is_whole = self.body.is_end_stream() && matches!(self.first, Some(Ok(_)));
+        if is_whole { self.first.take()?.ok() } else { None }
     }
 
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<hyper::Result<Frame<Bytes>>>> {
         if let Some(first) = self.first.take() {
-            return Poll::Ready(Some(Ok(Frame::data(first))));
+            return Poll::Ready(Some(first.map(Frame::data)));
         }
         let mut without_waker = Context::from_waker(Waker::noop());
         if let Some(connection) = &mut self.held.connection {
@@ -110,7 +110,8 @@ impl FromUpstream {
     }
 
     fn size_hint(&self) -> SizeHint {
-        let (mut hint, first) = (self.body.size_hint(), self.first.as_ref().map_or(0, Bytes::len) as u64);
+        let (mut hint, first) =
+            (self.body.size_hint(), self.first.iter().flatten().map(Bytes::len).sum::<usize>() as u64);
         if let Some(upper) = hint.upper() {
             hint.set_upper(upper + first);
         }

@@ -161,10 +161,14 @@ impl Pool {
     }
 
     fn put(&self, connection: Http1) {
+        if self.upstream.may_be_http2() && !self.is_http1.load(Ordering::Relaxed) {
+            // It was for an upgrade that was refused, and no other request takes it.
+            return connection.close();
+        }
         let (mut idle, since) = (self.idle(), Instant::now());
         self.sweep(&mut idle, since);
-        if idle.len() >= self.max_idle {
-            idle.retain(|idle| idle.connection.is_quiet());
+        if idle.len() >= self.max_idle && idle.front().is_some_and(|oldest| !oldest.connection.is_quiet()) {
+            idle.pop_front();
         }
         if idle.len() < self.max_idle {
             idle.push_back(Idle { connection, since });

@@ -23,7 +23,7 @@ impl Example {
             let mut request = Request::new(());
             request.headers_mut().insert(header::ACCEPT, HeaderValue::from_static(accept));
             let (parts, ()) = request.into_parts();
-            settings.render_rejection(&Rejection::new(&parts, cause), false)
+            settings.render_rejection(&Rejection::new(&parts, cause))
         };
         let (text, json) = (render("text/plain"), render("application/problem+json"));
         Self {

@@ -13,7 +13,7 @@ use portcullis_engine::charge::Mark;
 use portcullis_engine::{EventKeys, EventKind, FoundKeys};
 
 /// Whether an outer layer has left its charge in the request.
-pub(crate) fn is_nested(extensions: &Extensions) -> bool {
+pub(super) fn is_nested(extensions: &Extensions) -> bool {
     extensions.get::<Charge>().is_some()
 }
 

@@ -6,7 +6,6 @@ use http::{Response, StatusCode};
 use http_body_util::Full;
 use portcullis_core::Key;
 
-use super::nesting;
 use crate::KeyError;
 use crate::Rejection;
 use crate::config::LayerConfig;
@@ -79,7 +78,7 @@ fn emit(config: &LayerConfig, cause: Cause<'_>, keys: Option<&FoundKeys>) {
 
 fn respond(config: &LayerConfig, cause: Cause<'_>, parts: &Parts) -> RejectedRequest {
     let rejection = Rejection::new(parts, cause).retried_later_by(config.responses.retry_offset(cause));
-    let response = config.responses.reject(&rejection, nesting::is_nested(&parts.extensions));
+    let response = config.responses.reject(&rejection);
     // In gRPC, and where the program makes the response, it may be that of a success.
     let is_error = response.status().is_client_error() || response.status().is_server_error();
     let status = if is_error { response.status() } else { rejection.status() };

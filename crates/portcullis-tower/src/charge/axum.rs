@@ -23,14 +23,14 @@ impl<S: Sync> FromRequestParts<S> for Charge {
 impl<S: Sync> OptionalFromRequestParts<S> for Charge {
     type Rejection = Infallible;
 
-    /// `None` is logged where a layer that leaves no charge has counted the request.
+    /// `None` is logged for the first requests that a layer has counted which leaves no charge.
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Option<Self>, Infallible> {
         let charge = parts.extensions.get().cloned();
         if charge.is_none() && parts.extensions.get::<Mark>().is_some() {
             log_missing(
                 &UNUSED,
-                "a handler takes an `Option<Charge>`, which the layer that has counted the request never leaves: add `.with_charge()` to \
-                 the layer",
+                "a handler takes an `Option<Charge>`, and a layer that has counted the request leaves none: add `.with_charge()` to it, if \
+                 the handler is to see its charges",
             );
         }
         Ok(charge)

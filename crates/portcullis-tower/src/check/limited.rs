@@ -135,7 +135,7 @@ impl Limited {
     /// the headers of a rejection.
     pub fn into_http(self) -> Response<Bytes> {
         // An outer layer, if there is one, does not write its budget where this response has no figures.
-        self.0.responses.render_rejection(&self.rejection(), true)
+        self.0.responses.render_rejection(&self.rejection())
     }
 
     /// Returns the close code for a WebSocket: 1008, policy violation, if the client caused the rejection; 1013, try again

@@ -9,7 +9,6 @@ use http::{HeaderName, HeaderValue, Response};
 use http_body_util::Full;
 
 use crate::Rejection;
-use crate::admission;
 use crate::config::{LayerConfig, LiveConfig};
 use crate::registry::layers::ListedLayer as _;
 use crate::{KeyError, LayerError, RateLimitLayer, Reason, Registry};
@@ -131,7 +130,7 @@ impl Refusal {
             registry.engine().emit(registry.policy_sets().log(), &event);
         }
         let rejection = Rejection::new(parts, Cause::NoKey(error));
-        registry.default_responses().reject(&rejection, admission::is_nested(&parts.extensions))
+        registry.default_responses().reject(&rejection)
     }
 }
 

@@ -9,8 +9,9 @@ use portcullis_tower::{
     CheckBuilder, Global, PolicyExt as _, RateLimitHeaders, RateLimitLayer, Registry, Rejection,
 };
 
-use crate::probe::{grpc, probed, request, send};
+use crate::probe::{Probe, grpc, probed, request, send};
 use crate::support::registry;
+use tower::{Layer as _, ServiceExt as _};
 
 fn layer(registry: &Arc<Registry>, name: &str) -> RateLimitLayer {
     let policy = Policy::try_new(name, Gcra::new(Quota::per_minute(1)), PolicySettings::default()).unwrap();
@@ -45,6 +46,17 @@ async fn renamed_headers_are_those_of_layers_and_checks() {
             (answer.header("x-ratelimit-limit"), answer.header("x-ratelimit-remaining")),
             (None, None)
         );
+    }
+
+    // An outer layer keeps its figures out, as of headers that are not renamed.
+    let ten = Policy::fixed_window("outer", Quota::per_minute(10));
+    let outer = RateLimitLayer::new(Arc::clone(&registry), ten.by(Global));
+    let nested = outer.layer(layer(&registry, "inner").layer(Probe::default()));
+    for status in [200, 429] {
+        let response = nested.clone().oneshot(request(&[])).await.unwrap();
+        assert_eq!(response.status(), status);
+        assert_eq!(response.headers()["acme-limit"], "1");
+        assert!(!response.headers().contains_key("x-ratelimit-limit"));
     }
 
     // A layer with a name of its own has no other.

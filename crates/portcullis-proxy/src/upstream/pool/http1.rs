@@ -64,7 +64,8 @@ impl Http1 {
         if !request.body().is_end_stream() {
             driver.move_to_task();
         }
-        let mut sent = pin!(sender.try_send_request(request));
+        // Without a budget: one that is used up would defer to a waker, and there may be none.
+        let mut sent = pin!(tokio::task::unconstrained(sender.try_send_request(request)));
         let response = poll_fn(|cx| {
             if driver.drive(cx) {
                 // Nothing else makes the response. Woken by what it drives itself, the task would run once more for each request.
