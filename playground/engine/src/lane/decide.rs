@@ -149,7 +149,7 @@ impl Lane<'_> {
         };
         let rejection = Rejection::new(&parts, cause).retried_later_by(offset);
         if self.wanted == Some(number) {
-            let response = self.responses.render_rejection(&rejection, false);
+            let response = self.responses.render_rejection(&rejection);
             self.explained = Some(written(&response, &String::from_utf8_lossy(response.body())));
         }
         let row = &mut self.rows[number];
