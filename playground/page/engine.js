@@ -3,14 +3,24 @@
 /** Loads the engine, and returns a function that calls one of its exports with a text. */
 export async function load(address) {
   const packed = await fetch(address);
+  if (!packed.ok) throw new Error(`${address} is answered with ${packed.status}`);
   const bytes = new Response(packed.body.pipeThrough(new DecompressionStream('gzip')));
-  const { instance } = await WebAssembly.instantiate(await bytes.arrayBuffer());
-  const engine = instance.exports;
+  const program = await WebAssembly.compile(await bytes.arrayBuffer());
+  let engine = null;
   return (name, text = '') => {
-    const utf8 = new TextEncoder().encode(text);
-    new Uint8Array(engine.memory.buffer, engine.input(utf8.length), utf8.length).set(utf8);
-    const length = engine[name]();
-    return new TextDecoder().decode(new Uint8Array(engine.memory.buffer, engine.output(), length));
+    try {
+      engine ??= new WebAssembly.Instance(program).exports;
+      const utf8 = new TextEncoder().encode(text);
+      // Room for a long text is a new buffer.
+      const at = engine.input(utf8.length);
+      new Uint8Array(engine.memory.buffer, at, utf8.length).set(utf8);
+      const length = engine[name]();
+      return new TextDecoder().decode(new Uint8Array(engine.memory.buffer, engine.output(), length));
+    } catch (error) {
+      // Nothing more can be said of its memory: the next call has a new one.
+      engine = null;
+      throw error;
+    }
   };
 }
 

@@ -78,7 +78,7 @@ export class Lane {
   }
 
   sameRows() {
-    return this.lane.rows.length === this.player.rows.length && !this.player.scene.streams.some(({ kind }) => kind === 'herd');
+    return this.lane.rows.length === this.player.rows.length && !this.player.shown.streams.some(({ kind }) => kind === 'herd');
   }
 
   /** Says in words what is drawn, when it stands. */
@@ -104,7 +104,7 @@ export class Lane {
     while (this.wanted !== this.explained || this.of !== this.lane) {
       const request = this.wanted, lane = this.lane;
       write(this.request, this.describe(request));
-      const answer = request < 0 ? null : await this.player.ask('explain', { scene: this.player.scene, lane: this.place, request });
+      const answer = request < 0 ? null : await this.player.ask('explain', { scene: this.player.shown, lane: this.place, request });
       Object.assign(this, { explained: request, of: lane });
       if (answer?.error) write(this.response, answer.error);
       else write(this.response, answer ? [`HTTP/1.1 ${answer.status}`, ...answer.headers.map(header => header.join(': ')), ...(answer.body ? ['', answer.body.trimEnd()] : [])].join('\n') : '');

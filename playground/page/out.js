@@ -4,8 +4,18 @@ import { make, write } from './draw/marks.js';
 
 const PREFIX = '#toy=';
 
-async function through(stream, bytes) {
-  return new Uint8Array(await new Response(new Blob([bytes]).stream().pipeThrough(stream)).arrayBuffer());
+/** The most bytes of a scene in an address: room for a pasted log of as many lines as there may be requests. */
+const MOST = 4_000_000;
+
+async function through(stream, bytes, most = Infinity) {
+  let length = 0;
+  const counted = new TransformStream({
+    transform(part, controller) {
+      if ((length += part.length) > most) throw new RangeError(`more than ${most} bytes`);
+      controller.enqueue(part);
+    },
+  });
+  return new Uint8Array(await new Response(new Blob([bytes]).stream().pipeThrough(stream).pipeThrough(counted)).arrayBuffer());
 }
 
 /** The scene as the fragment of an address. */
@@ -14,12 +24,12 @@ export async function toAddress(scene) {
   return PREFIX + btoa(Array.from(packed, byte => String.fromCharCode(byte)).join('')).replaceAll('+', '-').replaceAll('/', '_').replace(/=+$/, '');
 }
 
-/** The scene of a fragment: null if it cannot be read, undefined if it is another fragment. Only the engine says whether it is a scene. */
+/** The scene of a fragment: null if it cannot be read or is too long, undefined if it is another fragment. Only the engine says whether it is a scene. */
 export async function fromAddress(fragment) {
   if (!fragment.startsWith(PREFIX)) return undefined;
   try {
     const packed = Uint8Array.from(atob(fragment.slice(PREFIX.length).replaceAll('-', '+').replaceAll('_', '/')), one => one.charCodeAt(0));
-    return JSON.parse(new TextDecoder().decode(await through(new DecompressionStream('deflate-raw'), packed)));
+    return JSON.parse(new TextDecoder().decode(await through(new DecompressionStream('deflate-raw'), packed, MOST)));
   } catch {
     return null;
   }

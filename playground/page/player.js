@@ -6,7 +6,7 @@ import { COLUMN, ROW, before, colours, line, make, mark, number, time, write } f
 import { sharing, viewOf } from './draw/strip.js';
 
 const LENGTH = 14_000, SLOW = 4;
-const BURSTS = { estimate: 25, memory: 30, buckets: 4, both: 4, instances: 200, outage: 8, tokens: 3, shed: 100 };
+const BURSTS = new Map(Object.entries({ estimate: 25, memory: 30, buckets: 4, both: 4, instances: 200, outage: 8, tokens: 3, shed: 100 }));
 export const still = matchMedia('(prefers-reduced-motion: reduce)');
 
 const exceeds = ({ streams, lanes }) => streams.some(({ kind }) => kind === 'edge') || lanes.some(({ store, limits }) => store === 'share' || limits?.some(({ policy }) => policy.lease));
@@ -54,20 +54,22 @@ export class Player {
     return this.run(structuredClone(scene), true);
   }
 
-  /** Computes a scene and shows it, or what is wrong with it. Only the last one that was asked for counts. */
+  /** Computes a scene and shows it, or what is wrong with it if it is the last one that was asked for. Answers come in the order of the questions. */
   async run(scene, fresh = false) {
     this.scene = scene;
     const answer = await this.ask('run', scene);
-    if (this.scene !== scene) return;
-    this.problem.hidden = !answer.error;
-    write(this.problem, (answer.error ?? '').replace(/ at line \d+ column \d+$/, ''));
-    // What is drawn stays, and is what is edited next.
-    if (answer.error) { this.scene = this.shown; return; }
+    if (this.scene === scene) {
+      this.problem.hidden = !answer.error;
+      write(this.problem, (answer.error ?? '').replace(/ at line \d+ column \d+$/, ''));
+      // What is drawn stays, and is what is edited next.
+      if (answer.error) this.scene = this.shown;
+    }
+    if (answer.error) return;
     Object.assign(this, { shown: scene, result: answer });
     // Nothing is drawn before all lanes are laid out.
     this.theme = null;
     this.place.style.minHeight = '';
-    this.burst = BURSTS[scene.id] ?? 10;
+    this.burst = BURSTS.get(scene.id) ?? 10;
     this.herd = scene.streams.find(({ kind }) => kind === 'herd');
     write(this.burstButton, this.herd ? 'Send the herd' : `Send ${this.burst}`);
     this.cutButton.hidden = !scene.lanes.some(lane => lane.outages?.length);
@@ -105,8 +107,8 @@ export class Player {
     this.theme = { ...found, all: clients > 1 ? found.ink : found.c0, small: `11.5px ${style}`, strong: `600 14px ${style}` };
     const shared = sharing(this.result, this.view, timeLine(this.lanes[0].width()), clients);
     // Where a limit may be exceeded, what was admitted in the last period is drawn, too.
-    shared.recent = exceeds(this.scene);
-    this.lanes.forEach((lane, i) => lane.layout(this.result, this.scene.lanes[i], shared, this.view, this.theme));
+    shared.recent = exceeds(this.shown);
+    this.lanes.forEach((lane, i) => lane.layout(this.result, this.shown.lanes[i], shared, this.view, this.theme));
     this.writeLegend();
     write(this.leftOut, this.result.left_out ? `Left out: ${number(this.result.left_out)} (after the end, no line of a log, or of more clients than there are).` : '');
     this.draw();

@@ -51,7 +51,11 @@ export class Toy {
     // Whatever is shown, the form and the outputs show the same.
     this.player.run = async (scene, fresh) => {
       await run(scene, fresh);
-      if (this.player.problem.hidden && this.player.scene === scene) this.fill(scene);
+      const { shown } = this.player;
+      if (this.player.scene !== shown || this.filled === shown) return;
+      this.fill(shown);
+      // An edit before a mistake, whose answer had not come.
+      if (shown !== scene) await this.took(shown);
     };
   }
 
@@ -93,10 +97,10 @@ export class Toy {
     const scene = structuredClone(this.player.scene);
     change(scene);
     await this.player.run(scene);
-    const wrong = !this.player.problem.hidden;
+    const wrong = this.player.shown !== scene && !this.player.problem.hidden;
     if (!wrong) return this.took(scene);
     const message = this.player.problem.textContent, note = control?.closest('label')?.querySelector('.wrong');
-    if (!note) return;
+    if (!note || !control.isConnected) return;
     write(note, message);
     note.hidden = false;
     control.setAttribute('aria-invalid', 'true');
@@ -105,6 +109,7 @@ export class Toy {
 
   /** Builds the form anew, and gives the focus back. */
   fill(scene) {
+    this.filled = scene;
     const focused = document.activeElement?.dataset?.path, open = new Set([...this.form.querySelectorAll('details[open]')].map(details => details.dataset.path));
     const clients = scene.clients.length;
     this.form.replaceChildren(
@@ -232,9 +237,12 @@ export class Toy {
   }
 }
 
+/** The address and the time of a line. No part can end at several places, so that a line that does not match takes no long time. */
+const LINE = /^\s*(\S+) [^\[]*\[(\d+)\/(\w+)\/(\d+):([^\s\]]+)(?: ([^\s\]]*))?\]/;
+
 /** Gives a scene clients for the addresses of a log, and the time that it takes, as far as there is room. */
 function fit(scene, text) {
-  const lines = text.split('\n').map(line => /^\s*(\S+) .*?\[(\d+)\/(\w+)\/(\d+):(\S+) ?(\S*)\]/.exec(line)).filter(Boolean);
+  const lines = text.split('\n').map(line => LINE.exec(line.slice(0, 1000))).filter(Boolean);
   const addresses = [...new Set(lines.map(([, address]) => address))].slice(0, 12);
   const times = lines.map(([, , day, month, year, time, zone]) => Date.parse(`${day} ${month} ${year} ${time} ${zone || '+0000'}`)).filter(time => time);
   scene.clients = addresses.map((name, i) => ({ ...scene.clients[i], name })).concat(scene.clients.slice(addresses.length));

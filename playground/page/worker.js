@@ -6,15 +6,15 @@ const loading = load('playground.wasm.gz');
 const CLIENT = 1, OUTCOME = 4, INSTANCE = 11;
 
 onmessage = async ({ data: { id, name, value } }) => {
-  const call = await loading;
   const transfer = [];
-  let answer;
+  let call, answer;
   try {
+    call = await loading;
     const text = call(name, value === undefined ? '' : JSON.stringify(value));
     answer = name === 'version' ? text : JSON.parse(text);
     if (name === 'run' && !answer.error) for (const lane of answer.lanes) pack(lane, transfer);
   } catch (error) {
-    answer = { error: `The engine stopped: ${error.message}` };
+    answer = { error: `The engine ${call ? 'stopped' : 'could not be started'}: ${error.message}` };
   }
   postMessage({ id, answer }, transfer);
 };

@@ -125,10 +125,10 @@ fn bound(lane: &Lane<'_>, policy: &Policy) -> Option<u64> {
     };
     let instances = u64::from(lane.settings.instances);
     let leased = match lane.settings.store {
-        StoreKind::Shared => policy.max_lease().map_or(0, |units| units.get() * instances),
+        StoreKind::Shared => policy.max_lease().map_or(0, |units| units.get().saturating_mul(instances)),
         StoreKind::Share => 0,
     };
-    (!policy.is_unlimited()).then_some(promised + leased)
+    (!policy.is_unlimited()).then_some(promised.saturating_add(leased))
 }
 
 /// The requests about which exact logs of the limits decide otherwise. They see the same requests, and charge what they admit.

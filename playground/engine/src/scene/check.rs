@@ -3,6 +3,7 @@
 use portcullis_core::TooMuchWork;
 
 use super::{Kind, LaneSettings, Scene, StoreKind, Stream};
+use crate::traffic::MAX_REQUESTS;
 
 impl Scene {
     /// Checks what the form of a scene does not say.
@@ -18,6 +19,9 @@ impl Scene {
         for (index, stream) in self.streams.iter().enumerate() {
             stream.check(self.clients.len()).map_err(|error| format!("stream {index}: {error}"))?;
         }
+        let herds = self.streams.iter().filter(|stream| stream.kind == Kind::Herd);
+        let members = herds.filter_map(|stream| stream.members).map(u64::from).sum();
+        within("members of all herds together", members, 0, MAX_MEMBERS_TOGETHER)?;
         for (index, lane) in self.lanes.iter().enumerate() {
             lane.check(self).map_err(|error| format!("lane {index} ({}): {error}", lane.name))?;
         }
@@ -51,7 +55,24 @@ impl Stream {
         if self.rate.is_some_and(|rate| rate.limit() == 0 || rate.is_unlimited()) {
             return Err("`rate` is a number of requests per period, such as \"5/s\"".to_owned());
         }
-        within("members", self.members.map_or(0, u64::from), 0, MAX_MEMBERS)?;
+        let count = self.count.unwrap_or(0);
+        let members = self.members.map_or(0, u64::from);
+        within("from", self.from, 0, MAX_DURATION)?;
+        within("to", self.to.unwrap_or(0), 0, MAX_DURATION)?;
+        for at in &self.at {
+            within("at", *at, 0, MAX_DURATION)?;
+        }
+        within("count", count, 0, MAX_REQUESTS as u64)?;
+        within("over", self.over, 0, MAX_DURATION)?;
+        within("period", self.period.unwrap_or(0), 0, MAX_PERIOD)?;
+        within("members", members, 0, MAX_MEMBERS)?;
+        // Those after the end are counted one by one, too.
+        let (field, of_each) = match self.kind {
+            Kind::Burst => ("at times count", count),
+            Kind::Herd => ("at times members", members),
+            _ => ("at", 1),
+        };
+        within(field, of_each.saturating_mul(self.at.len() as u64), 0, MAX_REQUESTS as u64)?;
         within("cost", self.cost.unwrap_or(0), 0, MAX_COST)?;
         within("uses", self.uses.map_or(0, |[_, to]| to), 0, MAX_COST)?;
         within("takes", self.takes[1], 0, MAX_DURATION)?;
@@ -95,7 +116,8 @@ impl LaneSettings {
                 return Err("`shed` needs a `service`, whose latency shows what it can do".to_owned());
             }
             let [least, most] = shed.limit.map(u64::from);
-            within("shed.limit", least, 1, most.max(1))?;
+            within("shed.limit, the most,", most, 1, MAX_SHED_LIMIT)?;
+            within("shed.limit, the least,", least, 1, most)?;
             within("shed.reserved_for_critical", u64::from(shed.reserved_for_critical), 0, 999)?;
             within("shed.reserved_from_background", u64::from(shed.reserved_from_background), 0, 999)?;
             within("shed.tolerated_latency", u64::from(shed.tolerated_latency), 1_100, 10_000)?;
@@ -124,6 +146,12 @@ const MAX_CLIENTS: u64 = 12;
 const MAX_LANES: u64 = 8;
 const MAX_STREAMS: u64 = 24;
 const MAX_MEMBERS: u64 = 1_000;
+/// Members are found in lists, one after another.
+const MAX_MEMBERS_TOGETHER: u64 = 2_000;
+/// A year.
+const MAX_PERIOD: u64 = 31_536_000_000;
+/// As in the layer.
+const MAX_SHED_LIMIT: u64 = 1_000_000;
 const MAX_LIMITS: u64 = 4;
 const MAX_INSTANCES: u64 = 16;
 const MAX_COST: u64 = 1_000_000;
