@@ -20,11 +20,11 @@ fn run(scene: &Value) -> Value {
 }
 
 /// The expression of the player of a scene.
-fn player(id: &str) -> String {
+pub(super) fn player(id: &str) -> String {
     format!("playground.players.get('{id}')")
 }
 
-async fn open(name: &str, fragment: &str) -> (Server, Browser) {
+pub(super) async fn open(name: &str, fragment: &str) -> (Server, Browser) {
     let server = Server::start(playground::app()).await;
     let mut browser = Browser::start(name).await;
     browser.resize(WIDE).await;
@@ -35,7 +35,7 @@ async fn open(name: &str, fragment: &str) -> (Server, Browser) {
 }
 
 /// Scrolls to a scene, and waits until it is drawn.
-async fn go(browser: &mut Browser, id: &str) {
+pub(super) async fn go(browser: &mut Browser, id: &str) {
     browser.eval(&format!("document.getElementById('{id}').scrollIntoView({{ behavior: 'instant' }})")).await;
     browser.wait_for(&format!("{}.theme && {0}.element.dataset.runs", player(id))).await;
     browser.eval(&format!("{0}.pause(), {0}.seek({0}.view.to)", player(id))).await;
@@ -254,7 +254,7 @@ async fn toy_is_restored_from_its_address() {
 }
 
 /// Sets a control of the form, as a person does.
-async fn set(browser: &mut Browser, path: &str, value: &str) {
+pub(super) async fn set(browser: &mut Browser, path: &str, value: &str) {
     let change = format!(
         "(control => {{ control.value = {value:?}; control.dispatchEvent(new Event('change')); }})(document.querySelector('[data-path=\"{path}\"]'))"
     );

@@ -1,5 +1,6 @@
 //! The body of a response of the upstream.
 
+use std::mem;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
@@ -33,7 +34,7 @@ pub(super) fn stream(
         held.release();
         return axum::body::Body::empty();
     }
-    let mut upstream = FromUpstream { body, first: None, held };
+    let mut upstream = FromUpstream { body, first: None, failed: None, may_break_off: false, held };
     match upstream.whole() {
         Some(whole) => {
             upstream.held.release();
@@ -48,7 +49,11 @@ pub(super) fn stream(
 struct FromUpstream {
     body: Incoming,
     /// What was read of it already.
-    first: Option<hyper::Result<Bytes>>,
+    first: Option<Bytes>,
+    /// Why the body breaks off.
+    failed: Option<hyper::Error>,
+    /// Whether what comes before that can have been written.
+    may_break_off: bool,
     held: Held,
 }
 
@@ -79,17 +84,33 @@ impl FromUpstream {
         if self.held.connection.is_none() || self.body.size_hint().exact().is_none() {
             return None;
         }
-        if let Poll::Ready(Some(polled)) = self.poll_frame(&mut Context::from_waker(Waker::noop())) {
-            self.first = polled.map(|frame| frame.into_data().ok()).transpose();
+        match self.poll_body(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(Some(Ok(frame))) => self.first = frame.into_data().ok(),
+            Poll::Ready(Some(Err(error))) => self.failed = Some(error),
+            _ => {}
         }
-        let is_whole = self.body.is_end_stream() && matches!(self.first, Some(Ok(_)));
-        if is_whole { self.first.take()?.ok() } else { None }
+        if self.body.is_end_stream() && self.failed.is_none() { self.first.take() } else { None }
     }
 
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<hyper::Result<Frame<Bytes>>>> {
         if let Some(first) = self.first.take() {
-            return Poll::Ready(Some(first.map(Frame::data)));
+            return Poll::Ready(Some(Ok(Frame::data(first))));
         }
+        if self.failed.is_none() {
+            match self.poll_body(cx) {
+                Poll::Ready(Some(Err(error))) => self.failed = Some(error),
+                polled => return polled,
+            }
+        }
+        if !mem::replace(&mut self.may_break_off, true) {
+            // An error at once would close the connection to the client before the head, or the bytes before it, are written.
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        Poll::Ready(self.failed.take().map(Err))
+    }
+
+    fn poll_body(&mut self, cx: &mut Context<'_>) -> Poll<Option<hyper::Result<Frame<Bytes>>>> {
         let mut without_waker = Context::from_waker(Waker::noop());
         if let Some(connection) = &mut self.held.connection {
             // What is there already comes first, so that the connection has room for what it reads next.
@@ -106,12 +127,11 @@ impl FromUpstream {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.first.is_none() && self.body.is_end_stream()
+        self.first.is_none() && self.failed.is_none() && self.body.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {
-        let (mut hint, first) =
-            (self.body.size_hint(), self.first.iter().flatten().map(Bytes::len).sum::<usize>() as u64);
+        let (mut hint, first) = (self.body.size_hint(), self.first.as_ref().map_or(0, Bytes::len) as u64);
         if let Some(upper) = hint.upper() {
             hint.set_upper(upper + first);
         }

@@ -60,7 +60,9 @@ fn mistakes_name_place_value_and_range() {
             "stream 0: at is 600001: it is from 0 to 600000",
         ),
         (
-            error(|scene| scene["streams"][0] = json!({ "kind": "burst", "at": [30_000, 30_000], "count": 10_001 })),
+            error(|scene| {
+                scene["streams"][0] = json!({ "kind": "burst", "at": [30_000, 30_000], "count": 10_001 });
+            }),
             "stream 0: at times count is 20002: it is from 0 to 20000",
         ),
         (
@@ -104,7 +106,9 @@ fn numbers(value: &Value, path: &str, found: &mut Vec<String>) {
     match value {
         Value::Number(_) => found.push(path.to_owned()),
         Value::Array(list) => {
-            (0..).zip(list).for_each(|(index, one): (usize, _)| numbers(one, &format!("{path}/{index}"), found));
+            (0..)
+                .zip(list)
+                .for_each(|(index, one): (usize, _)| numbers(one, &format!("{path}/{index}"), found));
         }
         Value::Object(fields) => {
             fields.iter().for_each(|(name, one)| numbers(one, &format!("{path}/{name}"), found));

@@ -1,0 +1,106 @@
+//! What the page meets that nobody means well with: addresses, logs, and an engine that fails.
+
+use axum::Router;
+use axum::http::StatusCode;
+use axum::routing::get;
+use serde_json::json;
+
+use super::page::{go, open, player, set};
+use crate::devtools::Browser;
+use crate::server::Server;
+
+#[tokio::test]
+async fn engine_that_does_not_come_is_said() {
+    let app = Router::new()
+        .route("/playground.wasm.gz", get(async || StatusCode::NOT_FOUND))
+        .fallback_service(playground::app());
+    let server = Server::start(app).await;
+    let mut browser = Browser::start("missing").await;
+    browser.open(&format!("http://{}/", server.address)).await;
+    browser.wait_for("document.getElementById('problem')?.hidden === false").await;
+    let said = browser.text("document.getElementById('problem').textContent").await;
+    assert_eq!(said, "The engine could not be started: playground.wasm.gz is answered with 404");
+}
+
+#[tokio::test]
+async fn engine_takes_long_texts_and_is_made_anew() {
+    let (_server, mut browser) = open("anew", "").await;
+    let found = "(async () => {
+        const { Instance } = WebAssembly, { load } = await import('./engine.js');
+        let made = 0;
+        WebAssembly.Instance = function (program) { made += 1; return new Instance(program); };
+        const call = await load('playground.wasm.gz');
+        const first = JSON.parse(call('scenes')).length, long = call('run', ' '.repeat(5e6) + '{}');
+        let stopped = false;
+        try { call('nothing'); } catch { stopped = true; }
+        const again = call('run', '{}');
+        return { first, long: long.startsWith('{\"error\":'), stopped, again: again.startsWith('{\"error\":'), made };
+    })()";
+    let expected = json!({ "first": 10, "long": true, "stopped": true, "again": true, "made": 2 });
+    assert_eq!(browser.eval(found).await, expected);
+    assert_eq!(browser.complaints, [""; 0]);
+}
+
+#[tokio::test]
+async fn address_that_unpacks_to_much_is_not_read() {
+    let (server, mut browser) = open("long", "").await;
+    let scene = json!({
+        "id": "constructor", "title": "One", "duration": 1_000, "clients": [{ "name": "ada" }],
+        "streams": [{ "kind": "clicks", "at": [1] }], "lanes": [{ "name": "Free" }]
+    });
+    let of = |length: u32| {
+        format!(
+            "import('./out.js').then(({{ toAddress }}) => toAddress({{ ...{scene}, note: ' '.repeat({length}) }}))"
+        )
+    };
+    let (short, long) = (browser.text(&of(10)).await, browser.text(&of(5_000_000)).await);
+    assert!(long.len() < 20_000, "{}", long.len());
+    browser.open("about:blank").await;
+    browser.open(&format!("http://{}/{long}", server.address)).await;
+    browser.wait_for("document.querySelector('#toy .problem')?.hidden === false").await;
+    let said = browser.text("document.querySelector('#toy .problem').textContent").await;
+    assert_eq!(said, "This address has no scene that can be read.");
+    browser.open("about:blank").await;
+    browser.open(&format!("http://{}/{short}", server.address)).await;
+    browser.wait_for(&format!("{}?.result?.id === 'constructor'", player("toy"))).await;
+    // A name that every object has is the name of no scene.
+    assert_eq!(browser.text("document.querySelector('#toy .burst').textContent").await, "Send 10");
+    assert_eq!(browser.complaints, [""; 0]);
+}
+
+#[tokio::test]
+async fn log_that_matches_nothing_takes_no_long_time() {
+    let (_server, mut browser) = open("log", "").await;
+    go(&mut browser, "toy").await;
+    set(&mut browser, "streams.0.kind", "log").await;
+    browser.wait_for("document.querySelector('[data-path=\"streams.0.text\"]')").await;
+    let line = "192.0.2.3 - - [10/Oct/2000:13:55:16 -0700] \"GET / HTTP/1.1\" 200 17";
+    let log = format!("192.0.2.4 {}\n{line}", "[1/Oct/1:".repeat(20_000));
+    set(&mut browser, "streams.0.text", &log).await;
+    browser.wait_for(&format!("{}.result.clients[0] === '192.0.2.3'", player("toy"))).await;
+    assert_eq!(browser.complaints, [""; 0]);
+}
+
+#[tokio::test]
+async fn edit_before_a_mistake_is_not_lost() {
+    let (_server, mut browser) = open("edits", "").await;
+    go(&mut browser, "toy").await;
+    // Both come before the answer to the first.
+    let both =
+        "for (const [path, value] of [['duration', '20000'], ['lanes.0.limits.0.policy.quota', 'ten']]) {
+        const control = document.querySelector(`[data-path=\"${path}\"]`);
+        control.value = value;
+        control.dispatchEvent(new Event('change'));
+    }";
+    browser.eval(both).await;
+    browser.wait_for("document.querySelector('#toy .problem').hidden === false").await;
+    let said = browser.text("document.querySelector('#toy .problem').textContent").await;
+    assert!(said.starts_with("cannot read the quota "), "{said}");
+    browser.wait_for("document.querySelector('[data-path=\"duration\"]').value === '20000'").await;
+    let shown = format!(
+        "(({{ scene, shown, result }}) => [scene === shown, shown.duration, result.duration])({})",
+        player("toy")
+    );
+    assert_eq!(browser.eval(&shown).await, json!([true, 20_000, 20_000_000]));
+    assert_eq!(browser.complaints, [""; 0]);
+}
