@@ -8,7 +8,7 @@ use crate::workspace::{Dependency, Package};
 pub(super) fn violations(packages: &[Package]) -> Vec<String> {
     let mut violations = Vec::new();
     for (package, never, because) in FORBIDDEN {
-        for path in paths_from(packages, package) {
+        for path in paths_from(packages, package, |_| true) {
             if never.iter().any(|pattern| path.last().is_some_and(|name| matches(pattern, name))) {
                 violations.push(format!("{}: {because}", path.join(" -> ")));
             }
@@ -23,13 +23,17 @@ pub(super) fn violations(packages: &[Package]) -> Vec<String> {
     violations
 }
 
-/// Returns every dependency that `start` reaches through members, once, as the shortest path.
-fn paths_from<'a>(packages: &'a [Package], start: &'a str) -> Vec<Vec<&'a str>> {
+/// Returns every dependency that `start` reaches through members, once, as the shortest path. `counts` says which ones are followed.
+pub(super) fn paths_from<'a>(
+    packages: &'a [Package],
+    start: &'a str,
+    counts: fn(&Dependency) -> bool,
+) -> Vec<Vec<&'a str>> {
     let mut paths = vec![vec![start]];
     let mut next = 0;
     while let Some(path) = paths.get(next).cloned() {
         let member = packages.iter().find(|package| path.last() == Some(&package.name.as_str()));
-        for dependency in member.into_iter().flat_map(regular_dependencies) {
+        for dependency in member.into_iter().flat_map(regular_dependencies).filter(|one| counts(one)) {
             let name = dependency.name.as_str();
             if !paths.iter().any(|known| known.last() == Some(&name)) {
                 paths.push([path.as_slice(), &[name]].concat());

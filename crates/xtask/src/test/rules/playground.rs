@@ -8,8 +8,9 @@ use anyhow::{Context as _, Result};
 use flate2::read::GzDecoder;
 use sha2::{Digest as _, Sha256};
 
+use super::dependencies::paths_from;
 use super::{code, files, is_test, read};
-use crate::workspace::{Package, Workspace};
+use crate::workspace::Workspace;
 
 /// Returns one line if it was made of other sources or is too large.
 pub(super) fn violations(workspace: &Workspace) -> Result<Vec<String>> {
@@ -47,21 +48,11 @@ pub(crate) fn hash(workspace: &Workspace) -> Result<Vec<u8>> {
 
 /// The manifests of the crates, and what is compiled of them.
 fn sources(workspace: &Workspace) -> Result<Vec<PathBuf>> {
-    let mut names = vec![ENGINE.to_owned()];
-    let mut next = 0;
-    while let Some(package) = names.get(next).and_then(|name| package(workspace, name)) {
-        let needed =
-            package.dependencies.iter().filter(|dependency| !dependency.is_dev() && !dependency.optional);
-        let members = needed.filter(|dependency| package_exists(workspace, &dependency.name));
-        for member in members {
-            if !names.contains(&member.name) {
-                names.push(member.name.clone());
-            }
-        }
-        next += 1;
-    }
-    let folders: Vec<_> =
-        names.iter().filter_map(|name| package(workspace, name)?.manifest_path.parent()).collect();
+    let packages = &workspace.packages;
+    let below = paths_from(packages, ENGINE, |dependency| !dependency.optional);
+    let names: Vec<_> = below.iter().filter_map(|path| path.last().copied()).chain([ENGINE]).collect();
+    let members = packages.iter().filter(|package| names.contains(&package.name.as_str()));
+    let folders: Vec<_> = members.filter_map(|package| package.manifest_path.parent()).collect();
     let is_source = |file: &PathBuf| {
         let path = workspace.root.join(file);
         folders.iter().any(|folder| {
@@ -73,14 +64,6 @@ fn sources(workspace: &Workspace) -> Result<Vec<PathBuf>> {
         })
     };
     Ok(files(&workspace.root)?.into_iter().filter(is_source).collect())
-}
-
-fn package<'w>(workspace: &'w Workspace, name: &str) -> Option<&'w Package> {
-    workspace.packages.iter().find(|package| package.name == name)
-}
-
-fn package_exists(workspace: &Workspace, name: &str) -> bool {
-    package(workspace, name).is_some()
 }
 
 /// The program, packed, which the page unpacks.
