@@ -73,7 +73,7 @@ fn command(root: &Path) -> Result<Cmd> {
     let cargo = Cmd::new(DEBIAN_CARGO)
         .env("RUSTC", "/usr/bin/rustc")
         .env("RUSTC_BOOTSTRAP", "1")
-        // A panic ends the engine in any case, and its message reaches nobody.
+        // A panic ends the engine in any case, and its message is not shown.
         .env("RUSTFLAGS", "-Cpanic=immediate-abort -Zunstable-options -Zlocation-detail=none")
         .env("CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_LINKER", linker.display().to_string());
     Ok(cargo.args("-Zbuild-std=std,panic_abort -Zbuild-std-features=optimize_for_size"))

@@ -68,7 +68,7 @@ export class Chart {
     this.past = this.layer(ctx => this.drawPast(ctx));
   }
 
-  /** Frees the layers, while nobody sees them. */
+  /** Frees the layers, while they are out of sight. */
   release() {
     this.base = this.past = this.future = null;
   }

@@ -1,4 +1,4 @@
-//! What the page meets that nobody means well with: addresses, logs, and an engine that fails.
+//! Hostile addresses and logs, and an engine that fails.
 
 use axum::Router;
 use axum::http::StatusCode;

@@ -56,7 +56,7 @@ fn same_clicks_pass_space_out_or_wait() {
 }
 
 #[test]
-fn request_rejected_by_one_limit_costs_the_other_nothing() {
+fn rejection_by_one_limit_charges_no_other() {
     let result = run(&scene("both"));
     assert_eq!(count(&result, 0, "admitted"), 10);
     let mut long = result["lanes"][0]["states"][1].as_array().unwrap().iter();

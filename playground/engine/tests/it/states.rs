@@ -1,4 +1,4 @@
-//! The states that a page draws, and what a request is told.
+//! The states that a page draws, and the figures of each request.
 
 use serde_json::{Value, json};
 

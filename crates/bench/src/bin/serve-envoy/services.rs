@@ -88,7 +88,7 @@ pub(crate) enum Client {
 }
 
 impl Client {
-    /// Connects for so many calls at the same time.
+    /// Opens the connections for this number of concurrent calls.
     pub(crate) async fn connect(service: &Service, calls: usize) -> Result<Self> {
         let addr = service.process.addr();
         if matches!(service.protocol, Protocol::Envoy | Protocol::Throttlecrab) {

@@ -83,7 +83,7 @@ impl Http1 {
 
     /// Whether the response has ended, and the next request can be sent.
     pub(super) fn is_ready(&mut self) -> bool {
-        // The connection learns here that nobody reads more of the response.
+        // The connection learns here that no more of the response is read.
         self.driver.drive(&mut Context::from_waker(Waker::noop()));
         self.sender.is_ready()
     }
