@@ -1,0 +1,3 @@
+//! The examples of the book, one module a page, as programs of a user who depends on the facade.
+
+include!(concat!(env!("OUT_DIR"), "/pages.rs"));
