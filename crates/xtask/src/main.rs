@@ -36,6 +36,8 @@ enum Command {
     Faults(faults::FaultOptions),
     /// Prints the lines of source of each crate, without tests
     Lines,
+    /// Builds the book into the folder of builds, and checks its links
+    Book,
     /// Builds the engine of the playground as WebAssembly
     Wasm(wasm::WasmOptions),
 }
@@ -47,6 +49,7 @@ fn main() -> ExitCode {
         Command::Bench(options) => bench::run(&options),
         Command::Faults(options) => faults::run(&options),
         Command::Lines => lines::run(),
+        Command::Book => workspace::Workspace::load().and_then(|workspace| test::book::run(&workspace)),
         Command::Wasm(options) => wasm::run(&options),
     };
     match outcome {

@@ -1,5 +1,6 @@
 //! `cargo xtask test`: all checks, in an order that fails early.
 
+pub(crate) mod book;
 mod clients;
 mod compile_errors;
 mod docs;

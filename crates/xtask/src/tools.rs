@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Result, bail};
 
 use crate::cmd::Cmd;
+use crate::workspace::Workspace;
 
 #[derive(Debug)]
 pub(crate) struct Tool {
@@ -31,6 +32,26 @@ pub(crate) fn ensure_installed(tools: &[Tool], root: &Path) -> Result<()> {
         println!("{version}");
     }
     Ok(())
+}
+
+/// Installs a program of a crate below the target directory unless it is there, and returns a call of it. `options` are of the installation.
+///
+/// Optimising a program that runs for seconds would take minutes.
+pub(crate) fn installed(name: &str, version: &str, options: &str, workspace: &Workspace) -> Result<Cmd> {
+    let place = workspace.root.join(workspace.target("tools"));
+    let program = place.join("bin").join(name);
+    if !is_executable(&program) {
+        Cmd::cargo()
+            .args("install --locked --debug --quiet")
+            .args(options)
+            .args(name)
+            .args("--version")
+            .args(version)
+            .args("--root")
+            .path(&place)
+            .run(&workspace.root)?;
+    }
+    Ok(Cmd::new(&program.display().to_string()))
 }
 
 /// A program that prints its version with `--version`, and whose packages have its name.

@@ -1,8 +1,6 @@
 //! What a release needs: features that build one by one, dependencies that may be shipped, and packages that are
 //! complete.
 
-use std::path::PathBuf;
-
 use anyhow::Result;
 
 use super::run::Size;
@@ -14,7 +12,7 @@ use crate::workspace::Workspace;
 /// quickstart with the features that a newcomer gets.
 pub(super) fn check_features(workspace: &Workspace, size: Size) -> Result<()> {
     let features = if size == Size::Full { "--each-feature" } else { "--no-default-features" };
-    installed("cargo-hack", "0.6.46", workspace)?
+    tools::installed("cargo-hack", "0.6.46", "", workspace)?
         .args("hack check --locked --workspace --ignore-private")
         .args(features)
         .run(&workspace.root)?;
@@ -24,7 +22,7 @@ pub(super) fn check_features(workspace: &Workspace, size: Size) -> Result<()> {
 /// Checks licences, bans, sources and advisories of dependencies, packs what would be published, and compares with the last release.
 pub(super) fn check(workspace: &Workspace) -> Result<()> {
     let root = &workspace.root;
-    let deny = installed("cargo-deny", "0.20.2", workspace)?.args("--all-features --locked");
+    let deny = tools::installed("cargo-deny", "0.20.2", "", workspace)?.args("--all-features --locked");
     deny.clone().args("check licenses bans sources").run(root)?;
     // The database is a repository of its own, which not every network reaches.
     let database = deny.clone().args("fetch db").output(root)?;
@@ -47,27 +45,8 @@ fn compare_with_last_release(workspace: &Workspace) -> Result<()> {
         println!("NOT CHECKED: there is no release yet, so there is no public API to break");
         return Ok(());
     };
-    installed("cargo-semver-checks", "0.44.0", workspace)?
+    tools::installed("cargo-semver-checks", "0.44.0", "", workspace)?
         .args("semver-checks --workspace --baseline-rev")
         .args(last)
         .run(root)
-}
-
-/// Installs a subcommand of cargo below the target directory unless it is there, and returns a call of it.
-///
-/// Optimising a program that runs for seconds would take minutes.
-fn installed(name: &str, version: &str, workspace: &Workspace) -> Result<Cmd> {
-    let place = workspace.root.join(workspace.target("tools"));
-    let program: PathBuf = place.join("bin").join(name);
-    if !tools::is_executable(&program) {
-        Cmd::cargo()
-            .args("install --locked --debug --quiet")
-            .args(name)
-            .args("--version")
-            .args(version)
-            .args("--root")
-            .path(&place)
-            .run(&workspace.root)?;
-    }
-    Ok(Cmd::new(&program.display().to_string()))
 }

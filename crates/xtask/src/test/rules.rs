@@ -3,8 +3,8 @@
 mod circles;
 mod client_module;
 mod dependencies;
-mod guides;
 mod links;
+pub(super) mod pages;
 pub(crate) mod playground;
 mod rooms;
 mod runtime;
@@ -35,7 +35,7 @@ pub(super) fn check(workspace: &Workspace) -> Result<()> {
     for page in &pages {
         broken.extend(links::dead(&workspace.root, page, &read(&workspace.root, page)?));
     }
-    broken.extend(guides::violations(&workspace.root)?);
+    broken.extend(pages::violations(&workspace.root, &files)?);
     broken.extend(dependencies::violations(&workspace.packages));
     broken.extend(circles::violations(&sources));
     broken.extend(client_module::violations(&sources));

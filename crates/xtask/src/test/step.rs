@@ -7,7 +7,8 @@ use clap::ValueEnum;
 
 use super::run::{Run, Size, sized};
 use super::{
-    clients, compile_errors, docs, doctests, no_std, programs, proxies, release, rules, toolchain, valkey,
+    book, clients, compile_errors, docs, doctests, no_std, programs, proxies, release, rules, toolchain,
+    valkey,
 };
 use crate::bench;
 use crate::faults;
@@ -29,6 +30,8 @@ pub(super) enum Step {
     Lint,
     /// cargo doc, warnings are errors, and the pages of the facade name no other crate; with --gate, --all, or by name
     Docs,
+    /// the book builds, and its links lead somewhere; with --gate, --all, or by name
+    Book,
     /// the core compiles without std, and the check fails with std
     NoStd,
     /// errors of the compiler name the cure of usual mistakes
@@ -98,6 +101,7 @@ impl Step {
                     .try_for_each(|clippy| clippy.run(root))
             }
             Self::Docs => docs::check(workspace, size),
+            Self::Book => book::run(workspace),
             Self::NoStd => no_std::check(workspace),
             Self::CompileErrors => compile_errors::check(workspace),
             Self::Instructions => instructions::check(workspace),

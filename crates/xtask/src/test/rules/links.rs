@@ -50,28 +50,18 @@ fn links(text: &str) -> Vec<(usize, String)> {
     found
 }
 
-/// Returns the targets of inline links and images, with their line numbers.
+/// Returns the targets of inline links and images outside of code, with their line numbers.
 pub(super) fn inline(text: &str) -> Vec<(usize, String)> {
-    after(text, "](", target)
-}
-
-/// Returns the labels of the links `[text][label]`, with their line numbers.
-pub(super) fn references(text: &str) -> Vec<(usize, String)> {
-    after(text, "][", |rest| Some(rest.split_once(']')?.0))
-}
-
-/// Returns what `read` finds after each `mark` outside of code, with its line number.
-fn after(text: &str, mark: &str, read: impl Fn(&str) -> Option<&str>) -> Vec<(usize, String)> {
     let mut found = Vec::new();
     for (number, line) in prose(text) {
         let line = without_code(line);
-        found.extend(line.split(mark).skip(1).filter_map(&read).map(|link| (number, link.to_owned())));
+        found.extend(line.split("](").skip(1).filter_map(target).map(|link| (number, link.to_owned())));
     }
     found
 }
 
 /// Returns the reference definitions: line number, label and target.
-pub(super) fn definitions(text: &str) -> Vec<(usize, String, String)> {
+fn definitions(text: &str) -> Vec<(usize, String, String)> {
     let of_line = |(number, line): (usize, &str)| {
         let (label, after) = line.trim_start().strip_prefix('[')?.split_once("]: ")?;
         Some((number, label.to_owned(), target(after)?.to_owned()))
