@@ -1,202 +1,128 @@
-//! The guides, as in the folder `docs` of the repository.
-//!
-//! | to | read |
-//! |---|---|
-//! | copy a whole program | [Recipes](recipes) |
-//! | replace governor or `tower_governor` | [Coming from governor and `tower_governor`](from_governor) |
-//! | choose how requests are counted | [Choosing an algorithm](algorithms), and a page for each |
-//! | name the client that is charged | [Client identity](identity) |
-//! | know what clients see | [Responses](responses) |
-//! | keep to the limits of other servers | [Outgoing requests](outgoing) |
-//! | change limits without a release | [Rules in files](rules) |
-//! | look up a field of such a file | [Fields of rules](rules_reference) |
-//! | test a service that has limits | [Testing your service](testing) |
-//! | run it on Redis | [Running in production](operations) |
-//! | let operators look and intervene | [Admin API](admin) |
-//! | see what limits do, in a browser | [The live page](live_page) |
-//! | see what limits do, in Prometheus | [Metrics](metrics) |
-//! | check, explain and simulate rules on the command line | [The command](command) |
-//! | limit the requests to services in any language | [The rate limiter as a service](serve) |
-//! | limit what goes through Envoy | [Envoy](envoy) |
-//! | limit what goes through nginx, Caddy, Traefik or HAProxy | [Checks for proxies](proxy_check) |
-//! | limit requests to a server that has no limits | [The reverse proxy](reverse_proxy) |
-//! | protect a service from overload | [Load shedding](load_shedding) |
-//! | call Redis less often | [Leases](leases) |
-//! | keep one limit in several data centres | [Several regions](regions) |
-//! | know what decisions cost, and size a setup | [Performance](performance) |
-//! | know what an attacker can do | [Security](security) |
-//! | keep the state elsewhere | [Writing a store](writing_a_store) |
-//! | add an algorithm to this crate | [Adding an algorithm](adding_an_algorithm) |
-//! | know why it is built this way | [Architecture](architecture) |
-//!
-//! # Files of the repository
-//!
-//! Some pages refer to files that are in the repository and not in this crate:
-//!
-//! - `SECURITY.md`: how to report a vulnerability
-//! - `docs/images`: pictures of the live page
-//! - `docs/contributing.md`: how the project is built, checked and fuzzed
-//! - `examples/rules/published`: limits that services publish, as files of rules
-//! - `examples/sqlite-store`: a complete store with its tests
+//! Short guides to what most services need first. The [book] has a tutorial, a page for each task, and the reference.
+#![doc = concat!("\n[book]: ", env!("CARGO_PKG_HOMEPAGE"), "/index.html")]
 
-// The folder `docs` of this crate is a symbolic link, which cargo replaces by the files when it packs the crate. The pages link to
-// each other by reference. Their own definitions are for readers of the files; of two definitions the first counts, so `links.md`
-// replaces them by paths of modules, which `cargo xtask test rules` checks. `chart.md` contains the picture, because rustdoc has no
-// place for another file; `cargo xtask compare --write` writes it. `pictures.md` names the files of pictures that are too large for that.
-
-#[doc = include_str!("guide/links.md")]
-#[doc = include_str!("guide/chart.md")]
-#[doc = include_str!("../docs/algorithms.md")]
-pub mod algorithms {
-    #[doc = include_str!("guide/links.md")]
-    #[doc = include_str!("../docs/algorithms/token-bucket.md")]
-    pub mod token_bucket {}
-
-    #[doc = include_str!("guide/links.md")]
-    #[doc = include_str!("../docs/algorithms/gcra.md")]
-    pub mod gcra {}
-
-    #[doc = include_str!("guide/links.md")]
-    #[doc = include_str!("../docs/algorithms/leaky-bucket.md")]
-    pub mod leaky_bucket {}
-
-    #[doc = include_str!("guide/links.md")]
-    #[doc = include_str!("../docs/algorithms/fixed-window.md")]
-    pub mod fixed_window {}
-
-    #[cfg_attr(feature = "calendar", doc = include_str!("guide/links.md"))]
-    #[cfg_attr(feature = "calendar", doc = include_str!("../docs/algorithms/calendar-window.md"))]
-    #[cfg_attr(not(feature = "calendar"), doc = "Needs the feature `calendar`.")]
-    pub mod calendar_window {}
-
-    #[doc = include_str!("guide/links.md")]
-    #[doc = include_str!("../docs/algorithms/sliding-window.md")]
-    pub mod sliding_window {}
-
-    #[doc = include_str!("guide/links.md")]
-    #[doc = include_str!("../docs/algorithms/sliding-log.md")]
-    pub mod sliding_log {}
-
-    #[doc = include_str!("guide/links.md")]
-    #[doc = include_str!("../docs/algorithms/in-flight.md")]
-    pub mod in_flight {}
-}
-
-#[doc = include_str!("guide/links.md")]
-#[doc = include_str!("../docs/identity.md")]
+/// The client that is charged.
+///
+/// A limit counts per key. [`ClientIp`](crate::ClientIp) is the address, of which IPv6 clients share 64 bits. Without a proxy it is the
+/// peer's. Behind one, name the networks of the proxy: only its header is believed.
+///
+/// ```
+/// use portcullis::key::{Header, KeyExtractor as _, Trust};
+/// use portcullis::{ClientIp, Limiter, Policy, PolicyExt as _, Quota};
+///
+/// let address = ClientIp::behind(Trust::networks(["10.0.0.0/8"])).x_forwarded_for();
+/// let search = Policy::token_bucket("search", Quota::per_second(10).burst(20));
+/// let layer = Limiter::memory().layer(search.by(Header::named("x-api-key").or(address)));
+/// # let _ = layer;
+/// ```
+///
+/// A header that a client makes up is a new key for each request. Limit by address as well, or by an identity that
+/// another layer has verified: [`key::Extension`](crate::key::Extension).
+///
+/// See [Find the client's address], [Place the layers], and [Identity and forging].
+#[doc = book!("Find the client's address", "how-to/address/index")]
+#[doc = book!("Place the layers", "how-to/service/layers")]
+#[doc = book!("Identity and forging", "understand/identity")]
 pub mod identity {}
 
-// Its code needs the types of `utoipa`.
-#[cfg(any(not(doctest), feature = "openapi"))]
-#[doc = include_str!("guide/links.md")]
-#[doc = include_str!("../docs/responses.md")]
+/// What a client sees, and what a handler does.
+///
+/// A rejected request gets 429 with `Retry-After`, in gRPC `RESOURCE_EXHAUSTED`. After that wait it is admitted. Responses have
+/// `X-RateLimit-*` unless [`headers`](crate::RateLimitLayer::headers) chooses others, and the body is text, JSON or your own:
+///
+/// ```
+/// use portcullis::headers::RateLimitHeaders;
+/// use portcullis::layer::RejectionFormat;
+/// use portcullis::{ClientIp, Limiter, Policy, PolicyExt as _, Quota};
+///
+/// let login = Policy::sliding_window("login", Quota::per_minute(5));
+/// let layer = Limiter::memory()
+///     .layer(login.by(ClientIp::peer()))
+///     .headers(RateLimitHeaders::IETF)
+///     .reject_as(RejectionFormat::Problem);
+/// # let _ = layer;
+/// ```
+///
+/// A handler reads what remains from a [`Charge`](crate::Charge), and checks limits of its own by
+/// [`Limiter::check`](crate::Limiter::check).
+///
+/// See [Headers and statuses], and [Decide what clients see].
+#[doc = book!("Headers and statuses", "reference/responses")]
+#[doc = book!("Decide what clients see", "how-to/clients/index")]
 pub mod responses {}
 
-#[doc = include_str!("guide/links.md")]
-#[doc = include_str!("../docs/operations.md")]
-pub mod operations {}
+/// Memory, Redis, and what happens while Redis does not answer.
+///
+/// [`Limiter::memory`](crate::Limiter::memory) counts in the process. `Limiter::redis(url).await?`, with the feature `redis`, counts for all
+/// instances; nothing else of the program changes. Each check has a deadline. While Redis does not answer, each instance
+/// enforces the limit in its memory, or what the [failure mode](crate::FailureMode) of the policy says:
+///
+/// ```
+/// use portcullis::{FailureMode, Policy, Quota};
+///
+/// let login = Policy::sliding_window("login", Quota::per_minute(5)).on_store_failure(FailureMode::Closed);
+/// assert_eq!(login.failure_mode(), FailureMode::Closed);
+/// ```
+///
+/// See [Set up Redis], [When the store fails], and [Size Redis and memory].
+#[doc = book!("Set up Redis", "how-to/operate/redis")]
+#[doc = book!("When the store fails", "understand/failures")]
+#[doc = book!("Size Redis and memory", "how-to/operate/sizing")]
+pub mod stores {}
 
-#[cfg(any(not(doctest), feature = "admin"))]
-#[doc = include_str!("guide/links.md")]
-#[doc = include_str!("../docs/admin.md")]
-pub mod admin {}
-
-#[doc = include_str!("guide/links.md")]
-#[doc = include_str!("guide/pictures.md")]
-#[doc = include_str!("../docs/live-page.md")]
-pub mod live_page {}
-
-#[doc = include_str!("guide/links.md")]
-#[doc = include_str!("../docs/command.md")]
-pub mod command {}
-
-#[doc = include_str!("guide/links.md")]
-#[doc = include_str!("../docs/serve.md")]
-pub mod serve {}
-
-#[doc = include_str!("guide/links.md")]
-#[doc = include_str!("../docs/envoy.md")]
-pub mod envoy {}
-
-#[doc = include_str!("guide/links.md")]
-#[doc = include_str!("../docs/proxy-check.md")]
-pub mod proxy_check {}
-
-#[doc = include_str!("guide/links.md")]
-#[doc = include_str!("../docs/reverse-proxy.md")]
-pub mod reverse_proxy {}
-
-#[cfg(any(not(doctest), feature = "metrics"))]
-#[doc = include_str!("guide/links.md")]
-#[doc = include_str!("../docs/metrics.md")]
-pub mod metrics {}
-
-#[cfg(any(not(doctest), feature = "redis"))]
-#[doc = include_str!("guide/links.md")]
-#[doc = include_str!("../docs/leases.md")]
-pub mod leases {}
-
-#[cfg(any(not(doctest), feature = "redis"))]
-#[doc = include_str!("guide/links.md")]
-#[doc = include_str!("../docs/regions.md")]
-pub mod regions {}
-
-// Its code needs Redis, `reqwest`, and calls by Tonic.
-#[cfg(any(not(doctest), all(feature = "redis", feature = "reqwest", feature = "tonic")))]
-#[doc = include_str!("guide/links.md")]
-#[doc = include_str!("../docs/outgoing.md")]
-pub mod outgoing {}
-
-#[doc = include_str!("guide/links.md")]
-#[doc = include_str!("../docs/load-shedding.md")]
-pub mod load_shedding {}
-
-#[doc = include_str!("guide/links.md")]
-#[doc = include_str!("../docs/performance.md")]
-pub mod performance {}
-
-// Its code needs the manual clock, as does that of the next page, a status of Tonic, and limits on outgoing requests.
-#[cfg(any(not(doctest), all(feature = "outgoing", feature = "testing", feature = "tonic")))]
-#[doc = include_str!("guide/links.md")]
-#[doc = include_str!("../docs/recipes.md")]
-pub mod recipes {}
-
-// Its code needs Redis as well.
-#[cfg(any(not(doctest), all(feature = "redis", feature = "testing")))]
-#[doc = include_str!("guide/links.md")]
-#[doc = include_str!("../docs/testing.md")]
-pub mod testing {}
-
-#[cfg(any(not(doctest), feature = "testing"))]
-#[doc = include_str!("guide/links.md")]
-#[doc = include_str!("../docs/from-governor.md")]
-pub mod from_governor {}
-
-// Its code needs Redis and signatures.
-#[cfg(any(not(doctest), all(feature = "redis", feature = "signed-rules")))]
-#[cfg_attr(feature = "rules", doc = include_str!("guide/links.md"))]
-#[cfg_attr(feature = "rules", doc = include_str!("../docs/rules.md"))]
-#[cfg_attr(not(feature = "rules"), doc = "Needs the feature `rules`.")]
+/// Limits in files, which operators change while the service runs. Needs the feature `rules`.
+///
+#[cfg_attr(feature = "rules", doc = "```")]
+#[cfg_attr(not(feature = "rules"), doc = "```ignore")]
+/// use portcullis::Limiter;
+/// use portcullis::rules::{Format, Loader, Rules};
+///
+/// // A service reads a file: `Rules::from_file("limits.toml")?`.
+/// let limits = Loader::text("limits.toml", Format::Toml, r#"
+///     [policy.search]
+///     strategy = "token_bucket"
+///     quota = "10/s burst 20"
+///     key = "client_ip"
+///     match = { path = "/search" }
+/// "#);
+/// let limiter = Limiter::memory().with_rules(Rules::load(&limits)?)?;
+/// let layer = limiter.rules()?.layer();
+/// # let _ = layer;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// `portcullis check limits.toml` finds mistakes before the service does.
+///
+/// See [Limits in a file], [Fields of rules], and [Check and change rules safely].
+#[doc = book!("Limits in a file", "start/rules")]
+#[doc = book!("Fields of rules", "reference/rules")]
+#[doc = book!("Check and change rules safely", "how-to/operate/rules")]
 pub mod rules {}
 
-#[doc = include_str!("guide/links.md")]
-#[doc = include_str!("../docs/rules-reference.md")]
-pub mod rules_reference {}
-
-#[doc = include_str!("guide/links.md")]
-#[doc = include_str!("../docs/security.md")]
-pub mod security {}
-
-// Its code decorates the store in Redis.
-#[cfg(any(not(doctest), feature = "redis"))]
-#[doc = include_str!("guide/links.md")]
-#[doc = include_str!("../docs/writing-a-store.md")]
-pub mod writing_a_store {}
-
-#[doc = include_str!("guide/links.md")]
-#[doc = include_str!("../docs/adding-an-algorithm.md")]
-pub mod adding_an_algorithm {}
-
-#[doc = include_str!("guide/links.md")]
-#[doc = include_str!("../docs/architecture.md")]
-pub mod architecture {}
+/// Tests with a clock that they set. Needs the feature `testing`.
+///
+#[cfg_attr(feature = "testing", doc = "```")]
+#[cfg_attr(not(feature = "testing"), doc = "```ignore")]
+/// use std::time::Duration;
+///
+/// use portcullis::testing::{self, ManualClock};
+/// use portcullis::{Policy, Quota};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() {
+/// let clock = ManualClock::default();
+/// let limiter = testing::limiter(&clock);
+/// let mails = Policy::gcra("mails", Quota::per_minute(1));
+/// let send = async || limiter.check(&mails).by(|key| key.part("email", b"ann@example.com")).await;
+/// assert!(send().await.is_ok());
+/// assert!(send().await.is_err());
+/// clock.advance(Duration::from_secs(60));
+/// assert!(send().await.is_ok());
+/// # }
+/// ```
+///
+/// [`Limiter::off`](crate::Limiter::off) lets every request pass.
+///
+/// See [Test your service].
+#[doc = book!("Test your service", "how-to/service/testing")]
+pub mod testing {}

@@ -31,9 +31,9 @@
 //! | other quotas for single callers, such as those of their plans | [`Policy::caller_quotas`] with [`Limit::quota`], or with a look-up: [`Lookup::quota`](key::Lookup::quota), [`Limit::quota_by_async`] |
 //! | the client that is charged | [`ClientIp`], and the other extractors of [`key`]: header, bearer token, cookie, query parameter, extension, route, a closure, or several joined |
 //! | a place for the state | [`Limiter::memory`], [`Limiter::memory_among`] for instances that share no store, [`Limiter::redis`] (feature `redis`), or [`Limiter::new`] with another [`store`] |
-//! | one limit over several data centres | `redis::RedisLimiter::region`, see the [guide](guide::regions) (feature `redis`) |
-//! | to reject the least important requests while the service is overloaded | [`Limiter::shed`], see the [guide](guide::load_shedding) |
-//! | to keep to the limits of other servers | [`Limiter::outgoing`], see the [guide](guide::outgoing) |
+//! | one limit over several data centres | `redis::RedisLimiter::region` (feature `redis`) |
+//! | to reject the least important requests while the service is overloaded | [`Limiter::shed`] |
+//! | to keep to the limits of other servers | `Limiter::outgoing` (feature `outgoing`) |
 //! | a layer | [`PolicyExt::by`] makes a [`Limit`] of a policy, and [`Limiter::layer`] a [`RateLimitLayer`] of the limit |
 //! | no limit for `/health`, for a network or for an account; requests that are rejected at once | [`RateLimitLayer::except`], [`deny`](RateLimitLayer::deny) and [`only`](RateLimitLayer::only), with the matchers in [`layer`] |
 //! | requests that wait for a bounded time instead of being rejected | [`Policy::wait_at_most`] |
@@ -49,48 +49,28 @@
 //! | to warn clients near a limit, or to spread their retries | [`Limit::warn_at`]; [`RateLimitLayer::spread_retries`] |
 //! | another behaviour when the store fails | [`FailureMode`]; by default each instance enforces the whole limit on its own, in memory |
 //! | no limits, in development or tests | [`Limiter::off`] |
-//! | metrics | `Limiter::metrics`, see the [guide](guide::metrics) (feature `metrics`); an [`Observer`](event::Observer) of your own, by [`Limiter::observe`] |
+//! | metrics | `Limiter::metrics` (feature `metrics`); an [`Observer`](event::Observer) of your own, by [`Limiter::observe`] |
 //! | the decision in `tracing` spans | [`event::SpanFields`] |
 //! | to see what is limited, and to find a limit that does not apply | [`Limiter::layers`] and [`Limiter::policies`]; [`RateLimitLayer::route`] names a layer |
-//! | operators who look, block, grant and switch modes | `Limiter::admin`, see the [guide](guide::admin) (feature `admin`) |
-//! | the 429 in an OpenAPI document | `RateLimitLayer::openapi`, see [Responses](guide::responses#openapi) (feature `openapi`) |
+//! | operators who look, block, grant and switch modes | `Limiter::admin` (feature `admin`) |
+//! | the 429 in an OpenAPI document | `RateLimitLayer::openapi` (feature `openapi`) |
 //!
 //! A denied request is answered with 429, in gRPC `RESOURCE_EXHAUSTED`, and with headers that state when to retry.
 //!
 //! # Guides
 //!
-//! - [Recipes](guide::recipes): whole programs for failed log-ins, lock-outs and grants, tiers, LLM streams, requests in flight, WebSocket messages,
-//!   metrics and more.
-//! - [Coming from governor and `tower_governor`](guide::from_governor): terms, the same limit before and after, what differs.
-//! - [Choosing an algorithm](guide::algorithms): what each one promises and costs. A page for each:
-//!   [token bucket](guide::algorithms::token_bucket), [GCRA](guide::algorithms::gcra),
-//!   [leaky bucket](guide::algorithms::leaky_bucket), [fixed window](guide::algorithms::fixed_window),
-//!   [calendar window](guide::algorithms::calendar_window),
-//!   [sliding window](guide::algorithms::sliding_window), [sliding log](guide::algorithms::sliding_log),
-//!   [requests in flight](guide::algorithms::in_flight).
-//! - [Client identity](guide::identity): addresses behind proxies, where the layer goes, what an attacker can do.
-//! - [Responses](guide::responses): headers, bodies, gRPC, browsers, handlers, and which client reads what.
-//! - [Outgoing requests](guide::outgoing): keeping to what other servers allow, and to what they answer.
-//! - [Rules in files](guide::rules): limits that operators change while the service runs.
-//! - [Fields of rules](guide::rules_reference): each field of such a file, its values, its default and what it does.
-//! - [Testing your service](guide::testing): a clock that the test sets, no limits, headers, a real Redis in CI.
-//! - [Running in production](guide::operations): servers, rights, sizing, the effect of each failure on limits, monitoring.
-//! - [Admin API](guide::admin): a router for operators, what it shows and changes, and what it guards against.
-//! - [The live page](guide::live_page): rates, callers and rejections of a running service in a browser.
-//! - [Metrics](guide::metrics): all of them in one table, a dashboard, alerts, and what they cost.
-//! - [The command](guide::command): what `portcullis` does for rules in files, for services and for their operators.
-//! - [The rate limiter as a service](guide::serve): `portcullis serve` for proxies and services in any language, in production.
-//! - [Envoy](guide::envoy): its rate limit service, with its descriptor files or native rules, and coming from envoyproxy/ratelimit.
-//! - [Checks for proxies](guide::proxy_check): nginx, Caddy, Traefik and `HAProxy` ask before each request.
-//! - [The reverse proxy](guide::reverse_proxy): limits in front of a server that has none, what is forwarded, and what is refused.
-//! - [Load shedding](guide::load_shedding): requests that are rejected because the service is overloaded, the least important ones first.
-//! - [Leases](guide::leases): fewer calls to Redis for keys with many requests, and what that costs.
-//! - [Several regions](guide::regions): one limit over several data centres, its bound, and what a cut does.
-//! - [Performance](guide::performance): what costs what, how to size, when to lease, when a cluster helps.
-//! - [Security](guide::security): attacks on a limit, what holds, what does not, and the test for each.
-//! - [Writing a store](guide::writing_a_store): what a store must do, the decision protocol, how to decorate or prove a store.
-//! - [Adding an algorithm](guide::adding_an_algorithm): the steps, from arithmetic to proof.
-//! - [Architecture](guide::architecture): the crates, and the reasons for their design.
+//! - [`guide::identity`]: the client that is charged, also behind proxies
+//! - [`guide::responses`]: what a client sees, and what a handler does
+//! - [`guide::stores`]: memory, Redis, and what happens while Redis does not answer
+//! - [`guide::rules`]: limits in files that operators change
+//! - [`guide::testing`]: tests with a clock that they set
+//!
+//! The [book] has a tutorial, one page for each task, and the reference. For operators and for other languages:
+//!
+//! - [The command] `portcullis` checks, explains and simulates rules, and serves them
+//! - [Set up Redis], [Alert on limits], [Look and intervene] by the admin API, [Watch the live page]
+//! - [Run the service] for Envoy, nginx, `HAProxy` and Caddy, or put the [reverse proxy] in front of a server that has no limits
+//! - [Warnings and errors]: the code of each line of the log, and what to do
 //!
 //! # Items by subject
 //!
@@ -130,9 +110,15 @@
 //! | `metrics` | the module `metrics`: counters, gauges and histograms for Prometheus, and everything else that reads the `metrics` facade |
 //! | `testing` | the module `testing`: a limiter with a clock that a test sets |
 //! | `usage` | the module `usage`: the tokens that responses of language models state, read as they pass |
-//!
-//! The command `portcullis` checks, explains and simulates rules, and serves them to proxies and to services in any language: see its
-//! [guide](guide::command).
+#![doc = concat!("\n[book]: ", env!("CARGO_PKG_HOMEPAGE"), "/index.html")]
+#![doc = concat!("\n[The command]: ", env!("CARGO_PKG_HOMEPAGE"), "/reference/command.html")]
+#![doc = concat!("\n[Set up Redis]: ", env!("CARGO_PKG_HOMEPAGE"), "/how-to/operate/redis.html")]
+#![doc = concat!("\n[Alert on limits]: ", env!("CARGO_PKG_HOMEPAGE"), "/how-to/operate/alerts.html")]
+#![doc = concat!("\n[Look and intervene]: ", env!("CARGO_PKG_HOMEPAGE"), "/how-to/operate/admin.html")]
+#![doc = concat!("\n[Watch the live page]: ", env!("CARGO_PKG_HOMEPAGE"), "/how-to/operate/live-page.html")]
+#![doc = concat!("\n[Run the service]: ", env!("CARGO_PKG_HOMEPAGE"), "/how-to/gateway/serve.html")]
+#![doc = concat!("\n[reverse proxy]: ", env!("CARGO_PKG_HOMEPAGE"), "/how-to/gateway/proxy.html")]
+#![doc = concat!("\n[Warnings and errors]: ", env!("CARGO_PKG_HOMEPAGE"), "/reference/codes.html")]
 // Badges of features on docs.rs, whose rustdoc is nightly.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(not(feature = "axum"), doc = "\n[`MissingCharge`]: #features")]
@@ -143,6 +129,14 @@
 #![cfg_attr(feature = "testing", doc = "\n[`testing`]: mod@testing")]
 #![cfg_attr(not(feature = "testing"), doc = "\n[`testing`]: #features")]
 
+/// A reference to a page of the book.
+macro_rules! book {
+    ($label:literal, $page:literal) => {
+        concat!("\n[", $label, "]: ", env!("CARGO_PKG_HOMEPAGE"), "/", $page, ".html\n")
+    };
+}
+
+#[doc = book!("routes", "reference/admin")]
 #[cfg(feature = "admin")]
 pub mod admin;
 #[cfg(feature = "calendar")]
@@ -152,6 +146,7 @@ pub mod calendar;
 pub mod guide;
 pub mod key;
 mod limiter;
+#[doc = book!("list", "reference/metrics")]
 #[cfg(feature = "metrics")]
 pub mod metrics;
 #[cfg(feature = "redis")]

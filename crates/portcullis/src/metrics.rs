@@ -1,5 +1,5 @@
 //! Metrics for Prometheus, and everything else that reads the `metrics` facade. See [`Limiter::metrics`](crate::Limiter::metrics) and
-//! the [guide](crate::guide::metrics).
+//! their [list].
 
 pub use portcullis_metrics::{
     CALL_BUCKETS, DECISIONS_BUCKETS, MAX_POLICIES, METRICS, Metric, MetricKind, Metrics, WAIT_BUCKETS,

@@ -1,4 +1,4 @@
-//! Tools for the tests of a limited service. See [Testing your service](crate::guide::testing).
+//! Tools for the tests of a limited service. See [Testing](crate::guide::testing).
 
 use portcullis_memory::MemoryStore;
 

@@ -60,7 +60,7 @@ impl Limiter {
 
     /// Replaces the quota of a policy in all layers of this limiter and of its clones, from their next request on, and nothing else of it: no
     /// setting of the policy has to be repeated, and a burst that the quota leaves out stays. The states of keys
-    /// [stay](crate::guide::algorithms#when-a-quota-changes). Returns the former policy; both quotas are logged.
+    /// stay, and count against the new quota. Returns the former policy; both quotas are logged.
     ///
     /// It is for this process alone. It lasts until a restart or until the file of the rules changes, which then wins.
     ///
@@ -89,8 +89,7 @@ impl Limiter {
     }
 
     /// Replaces the policy of the same name in all layers of this limiter and of its clones, from their next request on: its limit,
-    /// burst, failure mode and lease. The states of keys [stay](crate::guide::algorithms#when-a-quota-changes). Returns the former
-    /// policy.
+    /// burst, failure mode and lease. The states of keys stay, and count against the new limit. Returns the former policy.
     ///
     /// ```
     /// use portcullis::{ClientIp, Limiter, Policy, PolicyExt as _, Quota};

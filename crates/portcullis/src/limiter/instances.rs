@@ -13,8 +13,8 @@ impl Limiter {
     /// the whole limit. See [`Policy::share`](crate::Policy::share) for the share of each algorithm.
     ///
     /// It is exact only if each client's requests are spread evenly over exactly this number of instances. A client that reaches a
-    /// single instance is limited to one share, and twice as many instances admit twice the limit:
-    /// [the guide](crate::guide::operations#without-a-shared-store) has the figures. A cost above the share is rejected with 400.
+    /// single instance is limited to one share, and twice as many instances admit twice the limit.
+    /// A cost above the share is rejected with 400.
     ///
     /// A number from the environment is parsed to a [`NonZeroU32`](std::num::NonZeroU32), whose [`get`](std::num::NonZeroU32::get) is at least 1.
     ///

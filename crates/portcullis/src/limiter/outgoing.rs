@@ -12,8 +12,8 @@ impl Limiter {
     /// Makes a layer for an HTTP client, which paces requests by `policy` in all instances that share the store, and keeps to what the
     /// servers answer. The key is [the host](crate::outgoing::Authority), or what [`by`](OutgoingLayer::by) sets.
     ///
-    /// See the module [`outgoing`](crate::outgoing) and the [guide](crate::guide::outgoing).
-    ///
+    /// See the module [`outgoing`](crate::outgoing) and [Keep to a partner's limits].
+    #[doc = book!("Keep to a partner's limits", "how-to/service/partners")]
     /// ```
     /// use std::time::Duration;
     ///
