@@ -38,6 +38,8 @@ enum Command {
     Lines,
     /// Builds the book into the folder of builds, and checks its links
     Book,
+    /// Checks that every crate can be published, and prints the steps that remain
+    Release,
     /// Builds the engine of the playground as WebAssembly
     Wasm(wasm::WasmOptions),
 }
@@ -50,6 +52,7 @@ fn main() -> ExitCode {
         Command::Faults(options) => faults::run(&options),
         Command::Lines => lines::run(),
         Command::Book => workspace::Workspace::load().and_then(|workspace| test::book::run(&workspace)),
+        Command::Release => test::release::run(),
         Command::Wasm(options) => wasm::run(&options),
     };
     match outcome {

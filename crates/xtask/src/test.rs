@@ -8,7 +8,7 @@ mod doctests;
 mod no_std;
 mod programs;
 mod proxies;
-mod release;
+pub(crate) mod release;
 mod report;
 pub(crate) mod rules;
 mod run;

@@ -22,6 +22,9 @@ pub(crate) struct Workspace {
 #[derive(Debug, Default, Deserialize)]
 pub(crate) struct Package {
     pub(crate) name: String,
+    pub(crate) version: String,
+    pub(crate) repository: Option<String>,
+    pub(crate) homepage: Option<String>,
     pub(crate) manifest_path: PathBuf,
     pub(crate) rust_version: Option<String>,
     pub(crate) dependencies: Vec<Dependency>,

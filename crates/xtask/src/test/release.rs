@@ -1,7 +1,14 @@
 //! What a release needs: features that build one by one, dependencies that may be shipped, and packages that are
 //! complete.
 
-use anyhow::Result;
+mod ready;
+
+use std::env;
+use std::fs;
+use std::io::ErrorKind;
+use std::path::PathBuf;
+
+use anyhow::{Context as _, Result, ensure};
 
 use super::run::Size;
 use crate::cmd::Cmd;
@@ -31,11 +38,62 @@ pub(super) fn check(workspace: &Workspace) -> Result<()> {
     } else {
         println!("NOT CHECKED: advisories, because their database cannot be had");
     }
-    let published = workspace.packages.iter().filter(|package| package.is_published());
-    // Without building from the archives: cargo takes the archive of an earlier run for a version that has not changed.
-    let package = Cmd::cargo().args("package --locked --allow-dirty --no-verify");
-    published.fold(package, |command, member| command.args("--package").word(&member.name)).run(root)?;
-    compare_with_last_release(workspace)
+    package(workspace)?;
+    compare_with_last_release(workspace)?;
+    for what in ready::missing(workspace)? {
+        println!("NOT READY TO PUBLISH: {what}");
+    }
+    Ok(())
+}
+
+/// `cargo xtask release`: checks what a release needs, and prints the steps that remain.
+pub(crate) fn run() -> Result<()> {
+    let workspace = Workspace::load()?;
+    let missing = ready::missing(&workspace)?;
+    ensure!(missing.is_empty(), "the release is not ready\n    {}", missing.join("\n    "));
+    check(&workspace)?;
+    let version =
+        workspace.packages.iter().find(|package| package.is_published()).map(|package| &*package.version);
+    let tag = format!("v{}", version.unwrap_or_default());
+    println!(
+        "\nall is ready. What remains:\n\n    git tag {tag} && git push origin {tag}\n    cargo publish --workspace"
+    );
+    Ok(())
+}
+
+/// Packs what would be published, and builds each crate from its archive, with the archives of those that it needs.
+fn package(workspace: &Workspace) -> Result<()> {
+    let published: Vec<_> = workspace.packages.iter().filter(|package| package.is_published()).collect();
+    for folder in unpacked()? {
+        for member in &published {
+            let folder = folder.join(format!("{}-{}", member.name, member.version));
+            match fs::remove_dir_all(&folder) {
+                Err(error) if error.kind() != ErrorKind::NotFound => {
+                    return Err(error).with_context(|| format!("cannot remove {}", folder.display()));
+                }
+                _ => {}
+            }
+        }
+    }
+    // One target directory for all, so that they share what they depend on.
+    let package =
+        Cmd::cargo().args("package --locked --allow-dirty --target-dir").path(&workspace.target("package"));
+    published
+        .iter()
+        .fold(package, |command, member| command.args("--package").word(&member.name))
+        .run(&workspace.root)
+}
+
+/// Where cargo unpacks archives that are in no registry. It does not unpack one anew that has the version of an earlier one.
+fn unpacked() -> Result<Vec<PathBuf>> {
+    let home = env::var_os("CARGO_HOME").map(PathBuf::from);
+    let home =
+        home.or_else(|| Some(env::home_dir()?.join(".cargo"))).context("there is no home directory")?;
+    let Ok(entries) = fs::read_dir(home.join("registry/src")) else { return Ok(Vec::new()) };
+    // The folder of a registry begins with its host, which the folder of archives does not have.
+    let is_local =
+        |folder: &PathBuf| folder.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"-"));
+    Ok(entries.flatten().map(|entry| entry.path()).filter(is_local).collect())
 }
 
 fn compare_with_last_release(workspace: &Workspace) -> Result<()> {
