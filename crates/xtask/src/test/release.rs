@@ -76,12 +76,24 @@ fn package(workspace: &Workspace) -> Result<()> {
         }
     }
     // One target directory for all, so that they share what they depend on.
-    let package =
-        Cmd::cargo().args("package --locked --allow-dirty --target-dir").path(&workspace.target("package"));
+    let folder = workspace.target("package");
+    let package = Cmd::cargo().args("package --locked --allow-dirty --target-dir").path(&folder);
     published
         .iter()
         .fold(package, |command, member| command.args("--package").word(&member.name))
-        .run(&workspace.root)
+        .run(&workspace.root)?;
+    for member in published {
+        let packed =
+            workspace.root.join(&folder).join("package").join(format!("{}-{}", member.name, member.version));
+        for file in ["README.md", "LICENSE-MIT", "LICENSE-APACHE"] {
+            ensure!(
+                packed.join(file).exists(),
+                "the archive of {} has no {file}: add a link to that of the root",
+                member.name
+            );
+        }
+    }
+    Ok(())
 }
 
 /// Where cargo unpacks archives that are in no registry. It does not unpack one anew that has the version of an earlier one.
