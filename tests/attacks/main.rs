@@ -1,6 +1,6 @@
 //! Attempts to circumvent a limit, each with the figures of the attack and the bound that must hold.
 //!
-//! Every test attacks real servers with ordinary means. `docs/security.md` names the test for each line of
+//! Every test attacks real servers with ordinary means. `docs/understand/threats.md` names the test for each line of
 //! the threat model.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 const README: &str = include_str!("../../README.md");
-const PERFORMANCE: &str = include_str!("../../docs/performance.md");
+const MEASUREMENTS: &str = include_str!("../../docs/reference/measurements.md");
 const FACADE: &str = include_str!("../../crates/portcullis/README.md");
 const FACADE_DOCS: &str = include_str!("../../crates/portcullis/src/lib.rs");
 const FACADE_MANIFEST: &str = include_str!("../../crates/portcullis/Cargo.toml");
@@ -27,7 +27,7 @@ fn readme_has_figures_of_measured_tables() {
     assert_eq!(claims.len(), 3);
     for claim in claims {
         let [what, ours, theirs, command] = claim[..] else { panic!("{claim:?}") };
-        let (_, rest) = PERFORMANCE.split_once(&format!("\n{command}\n")).unwrap();
+        let (_, rest) = MEASUREMENTS.split_once(&format!("\n{command}\n")).unwrap();
         let measured = rest.split("<!-- end -->").next().unwrap();
         for figure in [ours, theirs.split(',').next().unwrap()] {
             assert!(

@@ -26,8 +26,7 @@ pub(crate) struct BenchOptions {
     /// A smoke run of a few seconds, whose figures mean nothing
     #[arg(long)]
     quick: bool,
-    /// Rewrites the tables of docs/performance.md, docs/operations.md, docs/regions.md and docs/responses.md, and records the counts of
-    /// `instructions`
+    /// Rewrites the tables of docs/reference/measurements.md, and records the counts of `instructions`
     #[arg(long, conflicts_with = "quick")]
     write: bool,
     /// The module redis-cell, to compare with it as well

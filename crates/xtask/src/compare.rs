@@ -9,7 +9,7 @@ use crate::workspace::Workspace;
 
 #[derive(Debug, Args)]
 pub(crate) struct CompareOptions {
-    /// Rewrites the tables and the chart of docs/algorithms.md
+    /// Rewrites the tables of docs/reference/measurements.md and the chart docs/images/trade-offs.svg
     #[arg(long)]
     write: bool,
     /// Measures only the bytes per key, and prints them

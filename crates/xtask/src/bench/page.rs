@@ -1,4 +1,4 @@
-//! The tables of the guides.
+//! The tables of the book.
 
 use std::fs;
 use std::path::Path;
@@ -9,22 +9,13 @@ use super::Tables;
 
 /// Puts a report between the markers of its tables.
 pub(super) fn write(root: &Path, tables: Tables, report: &str) -> Result<()> {
-    let (name, page) = (tables.to_string(), page_of(tables));
-    let path = root.join(page);
-    let text = fs::read_to_string(&path).with_context(|| format!("cannot read {page}"))?;
-    let text = replaced(&text, &name, report).with_context(|| format!("cannot replace tables of {page}"))?;
-    fs::write(&path, text).with_context(|| format!("cannot write {page}"))?;
-    println!("rewrote the tables `{name}` of {page}");
+    let name = tables.to_string();
+    let path = root.join(PAGE);
+    let text = fs::read_to_string(&path).with_context(|| format!("cannot read {PAGE}"))?;
+    let text = replaced(&text, &name, report).with_context(|| format!("cannot replace tables of {PAGE}"))?;
+    fs::write(&path, text).with_context(|| format!("cannot write {PAGE}"))?;
+    println!("rewrote the tables `{name}` of {PAGE}");
     Ok(())
-}
-
-fn page_of(tables: Tables) -> &'static str {
-    match tables {
-        Tables::Decisions => "docs/operations.md",
-        Tables::Regions => "docs/regions.md",
-        Tables::Responses => "docs/responses.md",
-        _ => "docs/performance.md",
-    }
 }
 
 fn replaced(page: &str, name: &str, report: &str) -> Result<String> {
@@ -51,6 +42,7 @@ fn as_section(report: &str) -> String {
     section
 }
 
+const PAGE: &str = "docs/reference/measurements.md";
 const END: &str = "<!-- end -->";
 
 #[cfg(test)]
@@ -72,10 +64,9 @@ mod tests {
     }
 
     #[test]
-    fn the_pages_have_a_place_for_all_tables() {
-        let root = Workspace::load().unwrap().root;
+    fn page_has_a_place_for_all_tables() {
+        let page = fs::read_to_string(Workspace::load().unwrap().root.join(PAGE)).unwrap();
         for tables in Tables::value_variants().iter().filter(|tables| **tables != Tables::All) {
-            let page = fs::read_to_string(root.join(page_of(*tables))).unwrap();
             replaced(&page, &tables.to_string(), "").unwrap();
         }
     }

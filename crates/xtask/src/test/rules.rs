@@ -1,5 +1,6 @@
 //! The rules of this repository that no compiler checks.
 
+mod book;
 mod circles;
 mod client_module;
 mod dependencies;
@@ -36,6 +37,7 @@ pub(super) fn check(workspace: &Workspace) -> Result<()> {
         broken.extend(links::dead(&workspace.root, page, &read(&workspace.root, page)?));
     }
     broken.extend(pages::violations(&workspace.root, &files)?);
+    broken.extend(book::violations(&workspace.root, &pages, &sources)?);
     broken.extend(dependencies::violations(&workspace.packages));
     broken.extend(circles::violations(&sources));
     broken.extend(client_module::violations(&sources));

@@ -1,7 +1,7 @@
 //! Compares the algorithms, calendar windows excepted, on the same traffic: their memory, their cost for a Redis server, and their errors.
 //!
-//! `cargo xtask compare` prints the tables of "What each costs" in `docs/algorithms.md`; with `--write` it writes them and the
-//! chart to the page.
+//! `cargo xtask compare` prints the tables of "Algorithms beside each other" in `docs/reference/measurements.md`; with `--write` it
+//! writes them to the page, and the chart to `docs/images`.
 #![allow(
     clippy::cast_precision_loss,
     clippy::cast_possible_truncation,
@@ -33,7 +33,7 @@ use crate::table::Table;
 #[derive(Debug, Parser)]
 #[command(name = "cargo xtask compare", bin_name = "cargo xtask compare")]
 struct Options {
-    /// Rewrites the tables and the chart of docs/algorithms.md
+    /// Rewrites the tables of docs/reference/measurements.md and the chart docs/images/trade-offs.svg
     #[arg(long)]
     write: bool,
     /// Only the bytes per key, which are not written

@@ -1,6 +1,5 @@
 //! Writes the tables and the chart to the page.
 
-use std::fmt::Write as _;
 use std::fs;
 use std::path::PathBuf;
 
@@ -8,34 +7,17 @@ use anyhow::{Context as _, Result};
 
 use crate::table::Table;
 
-/// Writes every table between its markers, and the chart beside the page.
+/// Writes every table between its markers, and the chart.
 pub(crate) fn write(tables: &[Table], chart: &str) -> Result<()> {
-    let path = docs().join("algorithms.md");
+    let path = docs().join(PAGE);
     let mut page = fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
     for table in tables {
         page = replaced(&page, table)?;
     }
     fs::write(&path, page)?;
-    fs::create_dir_all(docs().join("algorithms"))?;
-    fs::write(docs().join("algorithms/trade-offs.svg"), chart)?;
-    let guide = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../portcullis/src/guide/chart.md"));
-    fs::write(&guide, definition(chart)).with_context(|| format!("cannot write {}", guide.display()))?;
-    println!("rewrote the tables of docs/algorithms.md and the chart beside it");
+    fs::write(docs().join(CHART), chart)?;
+    println!("rewrote the tables of docs/{PAGE} and the chart docs/{CHART}");
     Ok(())
-}
-
-/// Defines the link to the chart as the chart itself, because rustdoc has no place for a picture.
-fn definition(chart: &str) -> String {
-    let mut text = String::from("[algorithms/trade-offs.svg]: data:image/svg+xml;charset=utf-8,");
-    for byte in chart.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-._~:=/,;".contains(&byte) {
-            text.push(char::from(byte));
-        } else {
-            write!(text, "%{byte:02X}").expect("a string takes every text");
-        }
-    }
-    text.push('\n');
-    text
 }
 
 fn replaced(page: &str, table: &Table) -> Result<String> {
@@ -49,7 +31,7 @@ fn begin(name: &str) -> String {
 }
 
 fn missing(name: &str) -> String {
-    format!("docs/algorithms.md has no `{}` with an `{END}` after it", begin(name))
+    format!("docs/{PAGE} has no `{}` with an `{END}` after it", begin(name))
 }
 
 fn docs() -> PathBuf {
@@ -57,6 +39,8 @@ fn docs() -> PathBuf {
 }
 
 const END: &str = "<!-- end -->";
+const PAGE: &str = "reference/measurements.md";
+const CHART: &str = "images/trade-offs.svg";
 
 /// The figures that depend only on the code are in the page as the code computes them.
 #[cfg(test)]
@@ -67,7 +51,7 @@ mod tests {
     use crate::{edge, memory_bytes, other_bytes};
 
     fn page() -> String {
-        fs::read_to_string(docs().join("algorithms.md")).unwrap()
+        fs::read_to_string(docs().join(PAGE)).unwrap()
     }
 
     /// The cells of a row.
@@ -76,13 +60,6 @@ mod tests {
         let (table, _) = rest.split_once(END).unwrap();
         let row = table.lines().find(|line| line.starts_with(&format!("| {name} |")));
         row.expect(OUTDATED).split('|').map(str::trim).skip(2).collect()
-    }
-
-    #[test]
-    fn the_chart_in_rustdoc_is_the_one_beside_the_page() {
-        let chart = fs::read_to_string(docs().join("algorithms/trade-offs.svg")).unwrap();
-        let guide = docs().join("../crates/portcullis/src/guide/chart.md");
-        assert_eq!(fs::read_to_string(guide).unwrap(), definition(&chart), "{OUTDATED}");
     }
 
     #[test]
@@ -119,6 +96,5 @@ mod tests {
         }
     }
 
-    const OUTDATED: &str =
-        "docs/algorithms.md differs from the measurement: `cargo xtask compare --write` rewrites it";
+    const OUTDATED: &str = "docs/reference/measurements.md differs from the measurement: `cargo xtask compare --write` rewrites it";
 }
