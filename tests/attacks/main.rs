@@ -1,7 +1,7 @@
 //! Attempts to circumvent a limit, each with the figures of the attack and the bound that must hold.
 //!
-//! Every test attacks real servers with ordinary means. `docs/understand/threats.md` names the test for each line of
-//! the threat model.
+//! Every test attacks real servers with ordinary means. `README.md` names the test for each attempt, and
+//! `docs/understand/threats.md` for each line of the threat model.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod abandoned_queue;

@@ -12,7 +12,10 @@ pub(super) fn violations(
     pages: &[&PathBuf],
     sources: &[(PathBuf, String)],
 ) -> Result<Vec<String>> {
-    let mut broken = missing_tests(&read(root, Path::new(THREATS))?, sources);
+    let mut broken = Vec::new();
+    for page in [THREATS, ATTACKS] {
+        broken.extend(missing_tests(page, &read(root, Path::new(page))?, sources));
+    }
     let scenes = read(root, Path::new(SCENES))?;
     for page in pages.iter().filter(|page| page.starts_with("docs")) {
         broken.extend(missing_scenes(page, &read(root, page)?, &scenes));
@@ -21,14 +24,14 @@ pub(super) fn violations(
 }
 
 /// The names in code style in the tables, such as `a_name_of_a_test`, that no function has.
-fn missing_tests(page: &str, sources: &[(PathBuf, String)]) -> Vec<String> {
-    let cells = page.lines().filter(|line| line.starts_with('|')).filter_map(|line| line.rsplit('|').nth(1));
+fn missing_tests(page: &str, text: &str, sources: &[(PathBuf, String)]) -> Vec<String> {
+    let cells = text.lines().filter(|line| line.starts_with('|')).filter_map(|line| line.rsplit('|').nth(1));
     let names = cells.flat_map(|cell| cell.split('`').skip(1).step_by(2)).filter(|name| !name.contains(' '));
     let is_missing = |name: &&str| {
         let function = format!("fn {name}(");
         !sources.iter().any(|(_, text)| text.contains(&function))
     };
-    names.filter(is_missing).map(|name| format!("{THREATS}: no test has the name {name}")).collect()
+    names.filter(is_missing).map(|name| format!("{page}: no test has the name {name}")).collect()
 }
 
 fn missing_scenes(page: &Path, text: &str, scenes: &str) -> Vec<String> {
@@ -40,6 +43,7 @@ fn missing_scenes(page: &Path, text: &str, scenes: &str) -> Vec<String> {
 }
 
 const THREATS: &str = "docs/understand/threats.md";
+const ATTACKS: &str = "tests/attacks/README.md";
 const SCENES: &str = "playground/engine/src/scenes.json";
 const PLAYGROUND: &str = "http://127.0.0.1:8090/#";
 
@@ -50,9 +54,9 @@ mod tests {
     #[test]
     fn unknown_test_is_reported() {
         let sources = [(PathBuf::from("a.rs"), "async fn known_test() {}".to_owned())];
-        let page = "`prose`\n| attempt | what holds | test |\n|---|---|---|\n\
+        let text = "`prose`\n| attempt | what holds | test |\n|---|---|---|\n\
                     | `a` | `b` | `known_test`, `other_test` |\n| c | d | `cargo xtask faults` |\n";
-        assert_eq!(missing_tests(page, &sources), [format!("{THREATS}: no test has the name other_test")]);
+        assert_eq!(missing_tests("p.md", text, &sources), ["p.md: no test has the name other_test"]);
     }
 
     #[test]
