@@ -179,8 +179,10 @@ pub(crate) const SERVERS: &[Tool] = &[
     tool("redis-server", "the tests of the Redis store start their own servers")
         .packages("redis-server", "redis"),
     tool("redis-cli", "the tests of the Redis store form clusters with it").packages("redis-tools", "redis"),
-    tool("curl", "the tests of the book run its commands"),
 ];
+
+/// The program of the book's first chapters, in every run.
+pub(crate) const BOOK: &[Tool] = &[tool("curl", "the tests of the book run its commands")];
 
 /// The proxies of the step `proxies`.
 pub(crate) const PROXIES: &[Tool] = &[
@@ -234,7 +236,7 @@ mod tests {
         let [update, install] = lines(true, true);
         assert!(update.starts_with("env DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 apt-get "), "{update}");
         assert!(update.ends_with(" update --quiet"), "{update}");
-        assert!(install.ends_with(" --yes --no-install-recommends redis-server redis-tools curl"), "{install}");
+        assert!(install.ends_with(" --yes --no-install-recommends redis-server redis-tools"), "{install}");
         assert!(lines(false, true)[0].starts_with("sudo env "));
         assert!(lines(false, false)[0].starts_with("sudo -n env "));
     }

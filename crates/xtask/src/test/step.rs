@@ -64,6 +64,7 @@ impl Step {
         match self {
             Self::Tools => {
                 tools::ensure_installed(tools::SERVERS, root)?;
+                tools::ensure_installed(tools::BOOK, root)?;
                 let others =
                     [tools::PROXIES, tools::MONITORING, tools::PYTHON, tools::CLIENTS, tools::CLOCKS];
                 let needed = others.iter().filter(|_| size > Size::Quick);
