@@ -24,8 +24,11 @@ pub(super) fn violations(sources: &[(PathBuf, String)]) -> Vec<String> {
         .collect()
 }
 
-/// The folder of the crate that a file is of; `None` for tests and for other files outside of `src`.
+/// The folder of the crate that a file is of, or the file of a program of its own; `None` for tests and for other files outside of `src`.
 fn crate_folder(file: &Path) -> Option<&Path> {
+    if file.parent()?.ends_with("src/bin") {
+        return Some(file);
+    }
     let folder = file.ancestors().filter(|folder| folder.ends_with("src")).last()?;
     file.strip_prefix(folder).is_ok_and(|inner| !is_test(inner)).then(|| folder.parent())?
 }
@@ -80,6 +83,7 @@ mod tests {
             ("crates/a/src/d/tests/e.rs", "struct State;\n"),
             ("crates/a/tests/f.rs", "struct State;\n"),
             ("crates/b/src/lib.rs", "struct State;\n"),
+            ("crates/a/src/bin/g.rs", "struct State;\n"),
         ]);
         assert_eq!(found, [""; 0]);
     }
