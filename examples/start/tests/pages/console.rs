@@ -191,6 +191,10 @@ fn steps(block: &str) -> Vec<(String, String)> {
     for line in block.lines() {
         match (line.strip_prefix("$ "), steps.last_mut()) {
             (Some(command), _) => steps.push((command.to_owned(), String::new())),
+            (None, Some((command, _))) if command.ends_with('\\') => {
+                command.push('\n');
+                command.push_str(line);
+            }
             (None, Some((_, expected))) => {
                 expected.push_str(line);
                 expected.push('\n');
