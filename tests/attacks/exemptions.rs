@@ -11,7 +11,7 @@ use portcullis_tests::per_half_century;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
-/// The extractor in `docs/identity.md`, which uses only what authentication has established.
+/// An extractor that uses only what authentication has established.
 #[derive(Clone)]
 struct Tenant {
     id: u64,

@@ -1,4 +1,4 @@
-//! Compares the layer with nginx's `real_ip_recursive` on the same requests. docs/identity.md lists the differences.
+//! Compares the layer with nginx's `real_ip_recursive` on the same requests. `Relation` lists the differences.
 
 mod random;
 mod real_ip;
@@ -18,7 +18,7 @@ const TRUSTED: [&str; 4] = ["127.0.0.0/8", "10.0.0.0/8", "172.16.0.0/12", "fd00:
 const PEER: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
 const REQUESTS: usize = 20_000;
 
-/// The relation of the two results. All but the first are documented differences.
+/// The relation of the two results. All but the first are known differences.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Relation {
     /// Both find one client.
@@ -39,7 +39,7 @@ enum Relation {
 }
 
 #[test]
-fn nginx_finds_the_same_client_or_the_docs_explain_it() {
+fn nginx_differs_only_in_known_ways() {
     let mut nginx = RealIp::start(&TRUSTED);
     let mut random = Random::seeded();
     let mut seen = BTreeMap::new();
@@ -61,7 +61,7 @@ fn nginx_finds_the_same_client_or_the_docs_explain_it() {
     }
 }
 
-/// Returns how the two results relate. Panics if the difference is not documented.
+/// Returns how the two results relate. Panics if the difference is not known.
 fn relation(nginx: &mut RealIp, lines: &[String]) -> Relation {
     let clients = ClientIp::behind(Trust::networks(TRUSTED)).x_forwarded_for();
     let (found, from_nginx) = (find(&clients, "x-forwarded-for", lines), nginx.client(lines));

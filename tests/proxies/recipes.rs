@@ -8,7 +8,7 @@ use portcullis::key::Trust;
 use crate::app::{Answer, App, BUDGET, send_request};
 use crate::forgeries::forgeries;
 use crate::process::{Proxy, free_address};
-use crate::snippets::snippet;
+use crate::snippets::{HAPROXY, NGINX, snippet};
 
 /// The address of the proxies; the clients have other addresses of the loopback.
 const PROXIES: [&str; 1] = ["127.0.0.1"];
@@ -25,7 +25,7 @@ fn nginx(index: usize, app: SocketAddr) -> (Proxy, SocketAddr) {
     if index == 0 {
         replaced.push(("listen [::]:80;", six.as_str()));
     }
-    (Proxy::nginx(&snippet("nginx", "nginx", index, &replaced), address), address)
+    (Proxy::nginx(&snippet(NGINX, "nginx", index, &replaced), address), address)
 }
 
 fn haproxy(app: SocketAddr, option: &str) -> (Proxy, SocketAddr) {
@@ -36,7 +36,7 @@ fn haproxy(app: SocketAddr, option: &str) -> (Proxy, SocketAddr) {
         ("option forwardfor", option.to_owned()),
     ];
     let replaced = replaced.each_ref().map(|(from, to)| (*from, to.as_str()));
-    (Proxy::haproxy(&snippet("HAProxy", "haproxy", 0, &replaced), address), address)
+    (Proxy::haproxy(&snippet(HAPROXY, "haproxy", 0, &replaced), address), address)
 }
 
 /// Sends all forgeries from each client, and asserts that each client has exactly the budget of its own address.
@@ -102,17 +102,17 @@ async fn clients_cannot_forge_addresses_behind_two_proxies() {
     attack(&app, address, &["127.0.0.2", "127.0.0.3"]).await;
 }
 
-/// HAProxy in front of nginx, as in the section on two proxies.
+/// HAProxy in front of nginx, as in the page on HAProxy.
 fn in_front_of(nginx: SocketAddr) -> (Proxy, SocketAddr) {
     let address = free_address();
     let frontend = snippet(
-        "HAProxy",
+        HAPROXY,
         "haproxy",
         0,
         &[("bind :80", &format!("bind {address}")), ("default_backend app", "default_backend nginx")],
     );
     let frontend = frontend.split("\nbackend").next().unwrap();
-    let backend = snippet("Two proxies in a row", "haproxy", 0, &[("10.0.0.11:80", &nginx.to_string())]);
+    let backend = snippet(HAPROXY, "haproxy", 1, &[("10.0.0.11:80", &nginx.to_string())]);
     (Proxy::haproxy(&format!("{frontend}\n{backend}"), address), address)
 }
 
@@ -127,7 +127,7 @@ async fn clients_cannot_forge_a_header_that_the_proxy_replaces() {
         let address = free_address();
         let (here, there) = (format!("listen {address};"), app.address.to_string());
         let replaced = [("listen 80;", here.as_str()), ("10.0.0.20:3000", &there), ("X-Real-IP", name)];
-        let _proxy = Proxy::nginx(&snippet("nginx", "nginx", 1, &replaced), address);
+        let _proxy = Proxy::nginx(&snippet(NGINX, "nginx", 1, &replaced), address);
         attack(&app, address, &["127.0.0.2", "127.0.0.3"]).await;
     }
 }

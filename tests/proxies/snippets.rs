@@ -1,16 +1,21 @@
-//! The configurations in docs/identity.md, which the tests run.
+//! The configurations in the pages on the client's address, which the tests run.
 
-const PAGE: &str = include_str!("../../docs/identity.md");
+/// The text of a page below `docs/how-to/address`.
+macro_rules! page {
+    ($name:literal) => {
+        include_str!(concat!("../../docs/how-to/address/", $name))
+    };
+}
 
-/// Returns the `index`-th code block in `language` below a heading, with some words replaced. Panics if one of the words is
-/// missing.
-pub(crate) fn snippet(heading: &str, language: &str, index: usize, replaced: &[(&str, &str)]) -> String {
-    let (_, section) = PAGE.split_once(&format!("\n### {heading}\n")).expect(heading);
-    let section = section.split("\n##").next().unwrap();
-    let (_, code) = section.split(&format!("\n```{language}\n")).enumerate().nth(index + 1).expect(heading);
+pub(crate) const NGINX: &str = page!("nginx.md");
+pub(crate) const HAPROXY: &str = page!("haproxy.md");
+
+/// Returns the `index`-th code block of a page in this language, with some words replaced. Panics if one of the words is missing.
+pub(crate) fn snippet(page: &str, language: &str, index: usize, replaced: &[(&str, &str)]) -> String {
+    let code = page.split(&format!("\n```{language}\n")).nth(index + 1).expect("the page has such a block");
     let (code, _) = code.split_once("\n```").unwrap();
     replaced.iter().fold(code.to_owned(), |code, (from, to)| {
-        assert!(code.contains(from), "{from} is not in the {language} below {heading}");
+        assert!(code.contains(from), "{from} is not in the {language} of the page");
         code.replace(from, to)
     }) + "\n"
 }

@@ -37,7 +37,8 @@
 //!
 //! | extractor | tags of its parts, in order | values |
 //! |---|---|---|
-//! | [`ClientIp`] | `ipv4` or `ipv6` | the bytes of the network and of the length of its prefix: [`IpPrefix::write`] |
+//! | [`ClientIp`], IPv4 | `ipv4` | the four bytes of the network and a byte with the length of its prefix: [`IpPrefix::write`] |
+//! | [`ClientIp`], IPv6 | `ipv6` | the sixteen bytes of the network and a byte with the length of its prefix: [`IpPrefix::write`] |
 //! | [`Header`] | `header`, `header name` | the value without whitespace around it; the name in lower case |
 //! | [`Bearer`] | `bearer` | the token |
 //! | [`Cookie`] | `cookie`, `cookie name` | the value as it was sent; the name |

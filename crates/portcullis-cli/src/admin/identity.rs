@@ -227,7 +227,7 @@ const FORM: &str = "write TAG=VALUE, such as user=ada, with the tag that the key
 /// What describes a request goes with `--request` alone.
 const NO_REQUEST: [&str; 4] = ["fingerprint", "client", "parts", "part_from_stdin"];
 
-/// The tags whose values clients send: `docs/identity.md` has them.
+/// The tags whose values clients send: the module `portcullis::key` lists them.
 const CREDENTIALS: [&str; 4] = ["header", "bearer", "cookie", "query"];
 
 /// The headers that have credentials and nothing else.

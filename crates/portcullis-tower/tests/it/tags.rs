@@ -1,4 +1,4 @@
-//! The parts that extractors write, as `docs/identity.md` describes them.
+//! The parts that extractors write, as the module `portcullis::key` describes them.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -11,18 +11,17 @@ use portcullis_tower::{
     Bearer, ClientIp, Cookie, Extension, Global, Header, Host, Identity, KeyExtractor, PathKey, Query, Route,
 };
 
-/// The tags in the second column of the table, by the extractor in the first.
-fn documented() -> BTreeMap<String, Vec<&'static str>> {
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/identity.md");
-    let page = std::fs::read_to_string(page).unwrap();
-    let section = page.split("\n### Parts of a key\n").nth(1).expect("the page has the section");
-    let section = section.split("\n##").next().unwrap();
-    let quoted = |cell: &str| cell.split('`').skip(1).step_by(2).map(str::to_owned).collect::<Vec<_>>();
-    let rows = section.lines().filter(|line| line.starts_with("| `"));
-    rows.flat_map(|row| {
-        let cells: Vec<_> = row.trim_matches('|').split('|').collect();
-        let tags: Vec<&'static str> = quoted(cells[1]).into_iter().map(|tag| &*tag.leak()).collect();
-        quoted(cells[0]).into_iter().map(move |extractor| (extractor, tags.clone()))
+/// The tags in the second column of the table and whether the last one is shared, by the first column without its links.
+fn documented() -> BTreeMap<String, (Vec<&'static str>, bool)> {
+    let module = Path::new(env!("CARGO_MANIFEST_DIR")).join("../portcullis/src/key.rs");
+    let module = std::fs::read_to_string(module).unwrap();
+    let section = module.split("//! # Parts of a key\n").nth(1).expect("the module has the section");
+    let rows = section.lines().filter_map(|line| line.strip_prefix("//! | ")).skip(1);
+    rows.map(|row| {
+        let cells: Vec<_> = row.split(" | ").collect();
+        let name = cells[0].replace("](crate::OnMissing::Shared)", "").replace(['[', ']', '`'], "");
+        let tags = cells[1].split('`').skip(1).step_by(2).map(|tag| &*tag.to_owned().leak()).collect();
+        (name, (tags, cells[1].ends_with(", shared")))
     })
     .collect()
 }
@@ -44,7 +43,7 @@ fn parts(peer: &str) -> Parts {
     request.body(()).unwrap().into_parts().0
 }
 
-/// The name in the page, the extractor, the peer, the values of the parts, and whether all clients share the key.
+/// The name in the table, the extractor, the peer, the values of the parts, and whether all clients share the key.
 type Case<'a> = (&'a str, &'a dyn KeyExtractor, &'a str, &'a [&'a [u8]], bool);
 
 #[test]
@@ -71,8 +70,8 @@ fn the_documented_parts_are_those_that_are_written() {
     ];
     let documented = documented();
     for (name, extractor, peer, values, is_shared) in cases {
-        let tags = documented.get(name).unwrap_or_else(|| panic!("no row for {name}: {documented:?}"));
-        assert_eq!(tags.len(), values.len(), "{name}: {tags:?}");
+        let (tags, shared) = documented.get(name).unwrap_or_else(|| panic!("no row for {name}: {documented:?}"));
+        assert_eq!((tags.len(), *shared), (values.len(), is_shared), "{name}: {tags:?}");
         let written = key(|key| {
             assert_eq!(extractor.extract(&parts(peer), key), Ok(Identity::Found), "{name}");
         });
@@ -85,7 +84,7 @@ fn the_documented_parts_are_those_that_are_written() {
         assert_eq!(written, described, "{name}");
         assert_eq!((written.slot(), written.is_shared()), (described.slot(), is_shared), "{name}");
     }
-    let others = ["Route::matched_path", "OnMissing::Shared", "preflights"];
+    let others = ["Route::matched_path", "OnMissing::Shared", "a CORS preflight"];
     let mut known: Vec<_> = cases.iter().map(|(name, ..)| *name).chain(others).collect();
     known.sort_unstable();
     assert_eq!(documented.keys().map(String::as_str).collect::<Vec<_>>(), known);
