@@ -70,7 +70,8 @@ fn the_documented_parts_are_those_that_are_written() {
     ];
     let documented = documented();
     for (name, extractor, peer, values, is_shared) in cases {
-        let (tags, shared) = documented.get(name).unwrap_or_else(|| panic!("no row for {name}: {documented:?}"));
+        let (tags, shared) =
+            documented.get(name).unwrap_or_else(|| panic!("no row for {name}: {documented:?}"));
         assert_eq!((tags.len(), *shared), (values.len(), is_shared), "{name}: {tags:?}");
         let written = key(|key| {
             assert_eq!(extractor.extract(&parts(peer), key), Ok(Identity::Found), "{name}");
