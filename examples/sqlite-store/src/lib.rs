@@ -1,6 +1,6 @@
 //! A store of one's own: limits in a SQLite file, shared by all processes of one machine.
 //!
-//! It is complete: it passes the scenarios and the random timelines that every store passes. `docs/writing-a-store.md` explains
+//! It is complete: it passes the scenarios and the random timelines that every store passes. `docs/contribute/store.md` explains
 //! each part.
 
 use std::path::Path;
