@@ -2,7 +2,10 @@
 //! seen, and what another observer has counted.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -27,7 +30,20 @@ const LOGIN: Policy =
 const PAGES: Policy =
     Policy::fixed_window("pages", Quota::per_week(1_000)).on_store_failure(FailureMode::Open);
 
-const GUIDE: &str = include_str!("../../docs/metrics.md");
+/// What begins the figures of the page.
+const FIGURES: &str = "\
+## Figures of the store
+
+A store reports these about itself, and `refresh_metrics` publishes them. It does no I/O. A store of your own has the figures that it visits by
+`Store::figures`: `portcullis_store_`, the name, the unit, and `_total` for what only grows. A time is in seconds, and a gauge even if it only
+grows. The figures of a policy that the store has forgotten become 0.
+
+The store `fallback` is the memory that decides while Redis fails.
+
+| metric | type | labels | store | meaning |
+|---|---|---|---|---|
+";
+const PAGE: &str = "docs/reference/metrics.md";
 
 /// Counts events by what their series is called.
 #[derive(Clone, Default)]
@@ -148,14 +164,20 @@ impl Measured {
         series.map(|(name, value)| (name.to_owned(), value.parse().unwrap())).collect()
     }
 
-    /// The names and types of the figures of the store.
-    fn rows(&self) -> BTreeSet<Vec<String>> {
+    /// The figures of the store by name, each with its type and its meaning.
+    fn figures(&self) -> BTreeMap<String, (String, String)> {
         self.limiter.refresh_metrics();
         let text = self.exporter.render();
-        let types = text.lines().filter_map(|line| line.strip_prefix("# TYPE "));
-        let figures =
-            types.filter(|line| line.starts_with("portcullis_store_") && !line.contains("_store_call_"));
-        figures.map(|line| line.split(' ').map(str::to_owned).collect()).collect()
+        let of = |start: &str| -> BTreeMap<String, String> {
+            let lines = text.lines().filter_map(|line| line.strip_prefix(start)?.split_once(' '));
+            lines.map(|(name, text)| (name.to_owned(), text.to_owned())).collect()
+        };
+        let (kinds, mut meanings) = (of("# TYPE "), of("# HELP "));
+        let is_figure = |name: &str| name.starts_with("portcullis_store_") && !name.contains("_store_call_");
+        let figures = kinds.into_iter().filter(|(name, _)| is_figure(name));
+        figures
+            .map(|(name, kind)| (name.clone(), (kind, meanings.remove(&name).unwrap_or_default())))
+            .collect()
     }
 
     /// Asserts that the metrics are what the clients have seen and what the observer has counted.
@@ -198,25 +220,32 @@ async fn guide_lists_all_figures_of_the_stores() {
         .await
         .unwrap();
     let shared = Limiter::redis(redis.url()).deadline(Duration::from_secs(5)).await.unwrap();
-    let limiters = [Limiter::memory(), shared, regional];
-    let mut exported = BTreeSet::new();
-    for limiter in limiters {
+    let limiters = [("memory", Limiter::memory()), ("Redis", shared), ("regions", regional)];
+    let mut known = BTreeSet::new();
+    let mut section = FIGURES.to_owned();
+    for (store, limiter) in limiters {
         let mut measured = Measured::start(limiter).await;
         measured.send(1).await;
-        exported.extend(measured.rows());
+        for (name, (kind, meaning)) in measured.figures() {
+            let store = if name.contains("_fallback_") { "fallback" } else { store };
+            let labels = if name.starts_with("portcullis_store_policy_") { "`policy`" } else { "" };
+            if known.insert(name.clone()) {
+                writeln!(section, "| `{name}` | {kind} | {labels} | {store} | {meaning} |").unwrap();
+            }
+        }
     }
-    let (_, figures) = GUIDE.split_once("## Figures of the store").unwrap();
-    let rows = figures.lines().filter(|line| line.starts_with("| `portcullis_store_"));
-    let row = |line: &str| {
-        line.split(" | ").take(2).map(|cell| cell.trim_matches(['|', ' ', '`']).to_owned()).collect()
-    };
-    let documented: BTreeSet<Vec<String>> = rows.map(row).collect();
-    let missing: Vec<_> = exported.difference(&documented).collect();
-    let unknown: Vec<_> = documented.difference(&exported).collect();
-    assert!(
-        missing.is_empty() && unknown.is_empty(),
-        "not in the guide: {missing:?}, not exported: {unknown:?}"
-    );
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(PAGE);
+    let page = fs::read_to_string(&path).unwrap();
+    let heading = FIGURES.lines().next().unwrap();
+    let (begin, written) = page.split_once(heading).unwrap();
+    if std::env::var_os("UPDATE_REFERENCE").is_some() {
+        fs::write(path, format!("{begin}{section}")).unwrap();
+    } else {
+        assert!(
+            format!("{heading}{written}") == section,
+            "{PAGE} does not have the figures of the stores: set UPDATE_REFERENCE to write it\n{section}"
+        );
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]

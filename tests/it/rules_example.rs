@@ -14,7 +14,7 @@ const EXAMPLE: &str = include_str!("../../examples/rules/limits.toml");
 const QUICKSTART: &str = include_str!("../../examples/quickstart/src/main.rs");
 const README: &str = include_str!("../../README.md");
 const GUIDE: &str = include_str!("../../docs/rules.md");
-const FIELDS: &str = include_str!("../../docs/rules-reference.md");
+const FIELDS: &str = include_str!("../../docs/reference/rules.md");
 
 /// A file that is replaced as a whole, as an editor does.
 struct Limits(PathBuf);

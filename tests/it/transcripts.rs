@@ -1,4 +1,4 @@
-//! Compares the transcripts in docs/responses.md with the responses of a real server: every byte except for the lines `date` and
+//! Compares the transcripts in docs/reference/responses.md with the responses of a real server: every byte except for the lines `date` and
 //! `connection: close`.
 
 use std::convert::Infallible;
@@ -149,7 +149,7 @@ async fn over_http_2(address: SocketAddr, request: &str) -> String {
 
 #[tokio::test]
 async fn every_transcript_is_what_a_server_answers() {
-    let page = include_str!("../../docs/responses.md");
+    let page = include_str!("../../docs/reference/responses.md");
     let mut address = None;
     let mut transcripts = 0;
     let mut lines = page.lines();
@@ -168,7 +168,7 @@ async fn every_transcript_is_what_a_server_answers() {
             Some(line) if line.ends_with("HTTP/2") => over_http_2(address, request).await,
             _ => over_http_1(address, request).await,
         };
-        assert_eq!(answer, expected, "docs/responses.md, in answer to {request}");
+        assert_eq!(answer, expected, "docs/reference/responses.md, in answer to {request}");
         transcripts += 1;
     }
     assert_eq!(transcripts, 16);

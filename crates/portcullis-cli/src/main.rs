@@ -13,6 +13,8 @@
 //! ```
 
 mod commands;
+#[cfg(test)]
+mod reference;
 mod service;
 
 use std::io::{self, Write as _};

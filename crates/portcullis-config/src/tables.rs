@@ -1,5 +1,5 @@
 //! The tables of rules in files: their fields, what each may be, and what it does. The reader, the schema and the page
-//! `docs/rules-reference.md` are made from them.
+//! `docs/reference/rules.md` are made from them.
 
 /// Defines a table: its name, what it is, how many fields it has, and a row for each field.
 macro_rules! table {

@@ -106,7 +106,7 @@ pub const METRICS: &[Metric] = &[
     counter(
         REQUESTS,
         &[RequestOutcome::LABEL],
-        "Requests to layers, and checks of handlers, by how they ended.",
+        "Requests to layers, and checks of handlers, by how they ended: admitted, or why they were rejected.",
     ),
     counter(DECISIONS, &[POLICY, DecisionOutcome::LABEL], "Decisions of enforced policies about requests."),
     counter(
@@ -119,19 +119,23 @@ pub const METRICS: &[Metric] = &[
     counter(DENIED_CHARGES, &[POLICY], "Charges of handlers that a policy has denied."),
     counter(UNCHARGED_UNITS, &[POLICY], "Units of settlements beyond the debt that a policy allows."),
     counter(SOFT_LIMIT, &[POLICY], "Admitted requests that were warned of a limit."),
-    counter(EXEMPT, &[POLICY], "Requests that a policy does not count."),
+    counter(EXEMPT, &[POLICY], "Requests that a policy does not count, because its extractor exempts them."),
     counter(SKIPPED, &[], "Requests that the lists of a layer exempt."),
     counter(PREFLIGHTS, &[], "Requests that were treated as CORS preflights."),
     counter(
         IDENTITY_ERRORS,
         &[POLICY, IdentityError::LABEL],
-        "Requests without the identity or the quota that a policy looks for.",
+        "Requests without the identity or the quota that a policy looks for, by the error.",
     ),
-    counter(LOCK_OUTS, &[POLICY], "Lock-outs that have begun."),
+    counter(
+        LOCK_OUTS,
+        &[POLICY],
+        "Lock-outs that have begun, as seen by the process whose report began them.",
+    ),
     counter(
         PERMITS,
         &[POLICY, Permit::LABEL],
-        "Permits of requests in flight that were acquired, released, or have lapsed.",
+        "Permits of requests in flight. Acquired without released and lapsed is what this process holds.",
     ),
     histogram(WAITS, &[POLICY], Some(Unit::Seconds), "Time that requests have waited for their turn."),
     gauge(WAITING_REQUESTS, "Requests that wait now, for their turn or a look-up."),
@@ -139,8 +143,11 @@ pub const METRICS: &[Metric] = &[
     counter(LOOKUPS, &[], "Look-ups that caches have started."),
     counter(LOOKUPS_JOINED, &[], "Requests that joined a look-up of another request."),
     counter(LOOKUPS_FAILED, &[], "Look-ups of caches that ended by an error of the server."),
-    counter(LOOKUPS_TIMED_OUT, &[], "Waits for look-ups that took longer than the deadline."),
-    gauge(LOOKUP_ENTRIES, "Results that the caches of look-ups keep."),
+    counter(LOOKUPS_TIMED_OUT, &[], "Waits for look-ups that the deadline of a layer has ended."),
+    gauge(
+        LOOKUP_ENTRIES,
+        "Results that the caches of look-ups keep, including those that are too old to be used.",
+    ),
     counter(
         OVERLOADS,
         &[Overload::LABEL],
@@ -159,10 +166,18 @@ pub const METRICS: &[Metric] = &[
     counter(
         DROPPED_CORRECTIONS,
         &[Dropped::LABEL],
-        "Refunds and charges after a request that nobody could make.",
+        "Refunds and charges after a request that were not made: no runtime, or too many in progress.",
     ),
-    counter(WARNINGS, &[POLICY, Warning::LABEL], "Rare events that an operator should look at."),
-    counter(UNANSWERED, &[StoreFailure::LABEL], "Answers that layers did not get from the store, by kind."),
+    counter(
+        WARNINGS,
+        &[POLICY, Warning::LABEL],
+        "Rare events that an operator should look at, by the event.",
+    ),
+    counter(
+        UNANSWERED,
+        &[StoreFailure::LABEL],
+        "Calls of layers that the store did not answer, by the kind of its error.",
+    ),
     counter(OUTAGES, &[], "Outages of the store that a layer has seen begin."),
     counter(RECOVERIES, &[], "Outages of the store that a layer has seen end."),
     histogram(
@@ -197,3 +212,6 @@ const fn histogram(
 ) -> Metric {
     Metric { name, kind: MetricKind::Histogram, labels, unit, help }
 }
+
+#[cfg(test)]
+mod reference;

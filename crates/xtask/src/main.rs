@@ -7,6 +7,8 @@ mod faults;
 mod instructions;
 mod lines;
 mod python;
+#[cfg(test)]
+mod reference;
 mod test;
 mod tools;
 mod wasm;

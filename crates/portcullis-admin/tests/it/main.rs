@@ -7,6 +7,7 @@ mod hostile;
 mod names;
 mod openapi;
 mod privacy;
+mod reference;
 mod rejections;
 mod routes;
 mod stores;

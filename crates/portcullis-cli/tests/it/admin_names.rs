@@ -87,9 +87,9 @@ impl Service {
 
 /// The keys of a row of the page, and its parts.
 fn rows() -> Vec<(Vec<String>, Vec<String>)> {
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/admin.md");
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/admin.md");
     let page = std::fs::read_to_string(page).unwrap();
-    let section = page.split("\n### Naming a client\n").nth(1).expect("the page has the section");
+    let section = page.split("\n## Names of parts\n").nth(1).expect("the page has the section");
     let quoted = |cell: &str| cell.split('`').skip(1).step_by(2).map(str::to_owned).collect::<Vec<_>>();
     let rows =
         section.lines().skip_while(|line| !line.starts_with('|')).take_while(|line| line.starts_with('|'));

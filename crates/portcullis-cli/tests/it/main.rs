@@ -6,7 +6,6 @@ mod admin_api;
 mod admin_names;
 mod admin_tls;
 mod check;
-mod command_page;
 mod explain;
 mod identify;
 #[cfg(unix)]

@@ -244,8 +244,8 @@ pub enum EventKind<'a> {
         /// The policy.
         policy: &'a PolicyName,
     },
-    /// A key is locked out, because it was denied too often (`Limit::lock_out`). Emitted by the process whose report
-    /// reached the number, once per block. A block by hand (`Limiter::block`) is no event, but a line in the log.
+    /// A key is locked out, because it was denied too often (`Limit::lock_out`). Emitted once per block, by the process whose report
+    /// reached the number. A block by hand (`Limiter::block`) is no event, but a line in the log.
     LockedOut {
         /// The policy.
         policy: &'a PolicyName,
@@ -288,7 +288,7 @@ pub enum EventKind<'a> {
         /// The name of the header, in lower case.
         header: &'a str,
     },
-    /// The key of an outgoing request is closed in this process alone: the store could not be told, because it fails
+    /// The key of an outgoing request is closed in this process alone. The store has no block of it, because the store fails
     /// or keeps no blocks, because too many such calls are in progress, or because there is no runtime.
     OutgoingNotShared {
         /// The policy.

@@ -1,6 +1,10 @@
-//! Each event is logged at the level and as often as the table in `docs/operations.md` states, and no other event is logged.
+//! Each event is logged at the level and as often as `docs/reference/events.md` states, and no other event is logged.
+//!
+//! With `UPDATE_REFERENCE` in the environment the test writes the page instead of comparing it.
 
 use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::fs;
 use std::io::Write;
 use std::path::Path;
 use std::sync::{Arc, Mutex, Once};
@@ -105,8 +109,8 @@ impl Subjects {
 }
 
 /// What is logged within an hour of an event that happens 200 times at its beginning, and again after 59 s, 60 s and an hour, with the
-/// lines between them, and what is left in the end.
-async fn log_of(kind: EventKind<'_>, captured: &Captured) -> Vec<(&'static str, [usize; 5])> {
+/// lines between them, and what is left in the end. Each level has its number of lines and the text of the first.
+async fn log_of(kind: EventKind<'_>, captured: &Captured) -> Vec<(&'static str, [usize; 5], String)> {
     let (registry, log) = (Registry::off(), EventLog::default());
     let mut counts = Vec::new();
     if let EventKind::StoreRecovered = kind {
@@ -138,11 +142,23 @@ async fn log_of(kind: EventKind<'_>, captured: &Captured) -> Vec<(&'static str, 
     let _ = registry.drain(Duration::from_secs(1)).await;
     counts.push(captured.take());
     let of_level = |level: &'static str| {
-        let count = |lines: &str| lines.lines().filter(|line| line.trim_start().starts_with(level)).count();
-        (level, [0, 1, 2, 3, 4].map(|index| count(&counts[index])))
+        let lines = |index: usize| counts[index].lines().filter(|line| line.trim_start().starts_with(level));
+        let first = (0..counts.len()).find_map(|index| lines(index).next()).unwrap_or_default();
+        (level, [0, 1, 2, 3, 4].map(|index| lines(index).count()), text_of(first))
     };
     let levels = ["ERROR", "WARN", "INFO", "DEBUG", "TRACE"].map(of_level);
-    levels.into_iter().filter(|(_, counts)| *counts != [0; 5]).collect()
+    levels.into_iter().filter(|(_, counts, _)| *counts != [0; 5]).collect()
+}
+
+/// The text of a line of the log, without its level and its fields.
+fn text_of(line: &str) -> String {
+    let is_field = |word: &str| {
+        let name = word.split_once('=').map(|(name, _)| name).unwrap_or_default();
+        !name.is_empty() && name.chars().all(|letter| letter.is_ascii_lowercase() || letter == '_')
+    };
+    let text =
+        line.split_whitespace().skip(1).take_while(|word| !is_field(word)).collect::<Vec<_>>().join(" ");
+    text.trim_end_matches("; counted since the last such line").to_owned()
 }
 
 fn how_often(counts: [usize; 5]) -> &'static str {
@@ -159,36 +175,90 @@ fn how_often(counts: [usize; 5]) -> &'static str {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_guide_has_each_logged_event_with_its_level() {
+async fn reference_page_has_all_events() {
     let (captured, _guard) = Captured::start();
     let subjects = Subjects::new();
-    let mut rows = Vec::new();
+    let mut rows = String::new();
     for (label, kind) in subjects.kinds() {
         let logged = log_of(kind, &captured).await;
         assert_eq!(logged.is_empty(), label.is_empty(), "{kind:?}: {logged:?}");
-        rows.extend(
-            logged
-                .into_iter()
-                .map(|(level, counts)| format!("| {label} | {level} | {} |", how_often(counts))),
+        for (level, counts, text) in logged {
+            let lines = how_often(counts);
+            writeln!(rows, "| {label} | {level} | {lines} | `{text}` | {} |", look_into(label, level))
+                .unwrap();
+        }
+    }
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/events.md");
+    let page = PAGE.replace("ROWS\n", &rows).replace("KINDS\n", &kinds_of_source());
+    if std::env::var_os("UPDATE_REFERENCE").is_some() {
+        fs::write(path, page).unwrap();
+    } else {
+        assert!(
+            fs::read_to_string(path).unwrap() == page,
+            "docs/reference/events.md is not what is logged: set UPDATE_REFERENCE to write it\n{page}"
         );
     }
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/operations.md");
-    let page = std::fs::read_to_string(page).unwrap();
-    let section = page.split("\n### Log levels\n").nth(1).expect("the page has the section");
-    let section = section.split("\n##").next().unwrap();
-    // The last column says what an event means.
-    let guide = section.lines().filter(|line| line.starts_with("| `")).map(|row| {
-        let cells: Vec<_> = row.split(" | ").take(3).collect();
-        format!("{} |", cells.join(" | "))
-    });
-    assert_eq!(guide.collect::<Vec<_>>(), rows);
+}
+
+/// What an operator does about a line.
+fn look_into(label: &str, level: &str) -> &'static str {
+    let found = LOOK_INTO.iter().find(|(known, _)| *known == label && matches!(level, "ERROR" | "WARN"));
+    found.map_or("", |(_, text)| *text)
 }
 
 #[test]
-fn the_table_of_levels_was_made_from_all_kinds() {
-    let (_, kinds) = include_str!("../../../portcullis-engine/src/event/kind.rs")
-        .split_once("pub enum EventKind")
-        .unwrap();
+fn each_warning_names_a_remedy() {
+    let subjects = Subjects::new();
+    let labels: Vec<_> = subjects.kinds().into_iter().map(|(label, _)| label).collect();
+    for (label, _) in LOOK_INTO {
+        assert!(labels.contains(&label), "{label}");
+    }
+}
+
+/// A section for each kind, from its documentation.
+fn kinds_of_source() -> String {
+    let (mut sections, mut about, mut fields, mut field) =
+        (String::new(), Vec::new(), String::new(), Vec::new());
+    let (_, source) = KIND_SOURCE.split_once("pub enum EventKind<'a> {\n").unwrap();
+    for line in source.lines().take_while(|line| *line != "}") {
+        let depth = line.len() - line.trim_start().len();
+        let line = line.trim_start();
+        match (depth, line.strip_prefix("/// ")) {
+            (4, Some(text)) => about.push(text),
+            (8, Some(text)) => field.push(text),
+            (8, None) => {
+                let name = line.split(':').next().unwrap();
+                writeln!(fields, "- `{name}`: {}", plain(&std::mem::take(&mut field).join(" "))).unwrap();
+            }
+            (4, None) if line.starts_with('}') => {
+                writeln!(sections, "\n{}", std::mem::take(&mut fields).trim_end()).unwrap();
+            }
+            (4, None) => {
+                let name = line.trim_end_matches([' ', '{', ',']);
+                let about = plain(&std::mem::take(&mut about).join(" "));
+                writeln!(sections, "\n### `{name}`\n\n{about}").unwrap();
+            }
+            _ => {}
+        }
+    }
+    sections
+}
+
+/// A text of the documentation without its links, which are paths of Rust.
+fn plain(text: &str) -> String {
+    let mut parts = text.split("](");
+    let mut plain = parts.next().unwrap().to_owned();
+    for part in parts {
+        let open = plain.rfind('[').unwrap();
+        plain.remove(open);
+        plain += part.split_once(')').unwrap().1;
+    }
+    plain
+}
+
+#[test]
+fn page_was_made_from_all_kinds() {
+    let (_, kinds) = KIND_SOURCE.split_once("pub enum EventKind").unwrap();
     let variants = kinds.lines().filter_map(|line| line.strip_prefix("    "));
     let variants: BTreeSet<_> = variants
         .filter(|line| line.starts_with(|first: char| first.is_ascii_uppercase()))
@@ -199,6 +269,80 @@ fn the_table_of_levels_was_made_from_all_kinds() {
     let name = |debug: String| debug.split(' ').next().unwrap_or_default().to_owned();
     assert_eq!(subjects.kinds().iter().map(debug).map(name).collect::<BTreeSet<_>>(), variants);
 }
+
+const KIND_SOURCE: &str = include_str!("../../../portcullis-engine/src/event/kind.rs");
+
+const LOOK_INTO: [(&str, &str); 28] = [
+    ("`Misconfigured`", "The line names the fix. Requests get 500 until then."),
+    ("`OutcomePanicked`", "The closure of `charge_when` panics."),
+    ("`RulesRejected`", "The line has the findings. The last good rules stay."),
+    (
+        "`StoreFailed`, the first of an outage of the store",
+        "Repair the store. The line has the failure modes that apply meanwhile.",
+    ),
+    ("`OpenForExpired`", "Repair the store. Requests are rejected from here on."),
+    ("`StoreOverloaded`", "Reduce the load of the store. Requests get 503."),
+    ("`TooManyWaiting`", "Raise the limit on waiting requests, or shorten the waits. Requests get 503."),
+    ("`NotReady`", "The inner service is overloaded. Requests get 503."),
+    ("`Shed`", "The service is overloaded. Requests get 503."),
+    ("`TooManyUnsettled`", "A client sends many requests at once, or the service is slow."),
+    ("`LookupFailed`", "Repair what the look-up asks. Requests get 503."),
+    ("`QuotaLookupFailed`", "Repair what the look-up asks. Callers get the quota of the policy."),
+    ("`QuotaRefused`", "Declare the quota at the policy."),
+    ("`IdentityMissing`", "Clients lack a credential. If all requests do, correct the extractor."),
+    (
+        "`IdentityMalformed`",
+        "Clients send malformed values. If all requests do, correct the proxy or the extractor.",
+    ),
+    ("`ShadowUnidentified`", "As above, before the policy is enforced."),
+    ("`LockedOut`", "A client guesses, or retries at once."),
+    ("`RefundDropped`", "Too many clients disconnect at once. Their requests stay charged."),
+    ("`ChargeDropped`", "Requests end outside of a Tokio runtime."),
+    ("`DebtExceeded`", "The estimates of reservations are too low."),
+    ("`SettlementLost`", "The line has the cause: usually the store."),
+    ("`UsageLost`", "The line has the cause. OpenAI's streams state their usage only with `include_usage`."),
+    ("`PermitLapsed`", "The store failed for longer than a lease, or the process stood still."),
+    ("`UpgradeReleased`", "The handler that upgrades does not keep the permit."),
+    ("`ChargedTwice`", "Two nested layers have the same policy."),
+    ("`OutgoingClosed`", "The server allows less than the policy, or counts other requests too."),
+    ("`OutgoingHintIgnored`", "The server states a time in a form that cannot be read."),
+    ("`OutgoingNotShared`", "Repair the store. Other processes go on calling the server."),
+];
+
+const PAGE: &str = "\
+# Events
+
+<!-- generated by: UPDATE_REFERENCE=1 cargo test -p portcullis-tower --lib reference_page -->
+
+Look up here when each event is emitted, which fields it has, and what the log says about it.
+[Observe decisions](../how-to/service/observers.md) shows an observer.
+
+An observer gets every event, inline, in the task of the request. So it must not wait. Each request through a layer ends with `Admitted` or
+`Rejected`, unless its client disconnects before, or the inner service fails before it is called. A check of a handler and a message of a stream do too.
+No event has an identity, and no line of the log has one. An observer whose `wants_fingerprints` is `true` gets fingerprints of keys.
+
+## Lines of the log
+
+Events that are not in the table have no line. *each* is a line for each event. The other lines are written at once, and then at most once in that
+time for each layer, with the number of events since the last line: `counted since the last such line`. `Limiter::drain` writes what is left when the process ends.
+
+The levels: ERROR is a mistake in the program or its rules. WARN is for an operator to look into. INFO is a change, or what works as it was
+set. DEBUG is for single rejections: 100 a minute and layer, then one line with the number of the others. TRACE is for single decisions, without
+a bound.
+
+The target of the lines is `portcullis_engine::event::log`, except for those about rules.
+
+| event | level | lines | text | what to do |
+|---|---|---|---|---|
+ROWS
+
+## Kinds
+
+The kinds are the variants of [`EventKind`](https://docs.rs/portcullis/latest/portcullis/event/enum.EventKind.html). `Limit` is a
+[policy with a key](https://docs.rs/portcullis/latest/portcullis/struct.Limit.html), and `Charge` is
+[what a handler gets](https://docs.rs/portcullis/latest/portcullis/struct.Charge.html).
+KINDS
+";
 
 /// The log of this thread, with all levels.
 #[derive(Clone, Default)]
