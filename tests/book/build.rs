@@ -17,6 +17,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         let text = fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
         if text.contains("```rust") {
             let module = name.trim_end_matches(".md").replace(['/', '-'], "_");
+            let path = path.display().to_string();
             writeln!(modules, "#[doc = include_str!({path:?})]\npub mod {module} {{}}")?;
         }
     }
