@@ -11,7 +11,10 @@ use super::super::rules;
 pub(super) fn check(folder: &Path) -> Result<()> {
     let files = rules::files(folder)?;
     let mut pages = BTreeMap::new();
-    for file in files.iter().filter(|file| file.extension().is_some_and(|end| end == "html")) {
+    // The page for addresses that do not exist is shown at each of them, so its links are of the root.
+    let is_page =
+        |file: &&PathBuf| file.extension().is_some_and(|end| end == "html") && !file.ends_with("404.html");
+    for file in files.iter().filter(is_page) {
         pages.insert(file.clone(), rules::read(folder, file)?);
     }
     ensure!(!pages.is_empty(), "no page is in {}", folder.display());
