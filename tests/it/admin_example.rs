@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::process::{ADMIN_TOKEN, Process};
 
-const DOCUMENT: &str = include_str!("../../docs/live-page.md");
+const DOCUMENT: &str = include_str!("../../docs/how-to/operate/live-page.md");
 
 async fn snapshot(server: &Process, token: &str) -> Response<Bytes> {
     let request = Request::get(format!("{}/limits/v1/snapshot", server.url));

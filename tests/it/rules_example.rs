@@ -13,7 +13,7 @@ use crate::process::Process;
 const EXAMPLE: &str = include_str!("../../examples/rules/limits.toml");
 const QUICKSTART: &str = include_str!("../../examples/quickstart/src/main.rs");
 const README: &str = include_str!("../../README.md");
-const GUIDE: &str = include_str!("../../docs/rules.md");
+const PAGE: &str = include_str!("../../docs/how-to/operate/rules.md");
 const FIELDS: &str = include_str!("../../docs/reference/rules.md");
 
 /// A file that is replaced as a whole, as an editor does.
@@ -135,51 +135,54 @@ fn example_has_the_limits_of_the_quickstart() {
     assert_eq!(rules.get("search").unwrap().key().to_string(), "header x-api-key, else client_ip");
 }
 
-/// The guide has two limits as a file and in code, and the README the first of them.
+/// A page of the book has the limit of the README as a file.
 #[test]
-fn files_have_all_limits_of_the_code() {
-    let block = |text: &'static str, language: &str, part: &str| {
-        let mut blocks = text.split(language).skip(1).map(|rest| rest.split("```").next().unwrap());
-        blocks.find(|block| block.contains(part)).unwrap()
-    };
-    let search = (
-        r#"Policy::token_bucket("search", Quota::per_second(10).burst(20))"#,
-        Policy::token_bucket("search", Quota::per_second(10).burst(20)),
+fn page_has_the_limit_of_the_readme() {
+    let block = blocks(PAGE).find(|block| block.starts_with("# limits.toml\n")).unwrap();
+    let rules = rules(block);
+    let source = r#"Policy::token_bucket("search", Quota::per_second(10).burst(20))"#;
+    let search = Policy::token_bucket("search", Quota::per_second(10).burst(20));
+    assert_same(&rules, README, &[(source, search)]);
+    assert_eq!(rules.iter().count(), 1);
+    let rule = rules.get("search").unwrap();
+    assert_eq!(
+        (rule.key().to_string(), rule.matcher().to_string()),
+        ("client_ip".into(), "path = \"/search\"".into())
     );
-    let login = (
-        r#"Policy::sliding_window("login", Quota::per_minute(5))"#,
-        Policy::sliding_window("login", Quota::per_minute(5)),
-    );
-    let rules = rules(block(GUIDE, "```toml\n", "[policy."));
-    let code = block(GUIDE, "```rust\n", " = Policy::");
-    assert_same(&rules, README, std::slice::from_ref(&search));
-    assert_same(&rules, code, &[search, login]);
-    assert_eq!(rules.iter().count(), 2);
-    for (name, route) in [("search", "get(search_page)"), ("login", "get(sign_in)")] {
-        let layer = format!("\"/{name}\", {route}.layer(limiter.layer({name}.by(ClientIp::peer())))");
-        assert!(code.contains(&layer), "the code no longer has {layer}");
-        let rule = rules.get(name).unwrap();
-        assert_eq!(rule.key().to_string(), "client_ip");
-        let matcher = rule.matcher().to_string();
-        assert!(matcher.starts_with(&format!("path = \"/{name}\"")), "{matcher}");
-    }
 }
 
-/// Every file in the guide that is written as TOML can be used.
+/// Every file with rules in the book can be used, but for mistakes that a page shows and for changes, which are not whole.
 #[test]
-fn files_of_the_guide_can_be_used() {
-    let blocks = GUIDE.split("```toml\n").skip(1).map(|rest| rest.split("```").next().unwrap());
+fn files_of_the_book_can_be_used() {
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs");
+    let contents = fs::read_to_string(docs.join("SUMMARY.md")).unwrap();
+    let pages = contents.lines().filter_map(|line| line.split_once("](")?.1.split(')').next());
     let mut count = 0;
-    // The rules of a document are not whole.
-    for block in blocks.filter(|block| !block.starts_with("# changes.toml")) {
-        let loader =
-            Loader::text("guide.toml", Format::Toml, block).environment(|_| None).accept_unknown_names();
-        if let Err(findings) = Rules::load(&loader) {
-            panic!("{findings}\n{block}");
+    for page in pages {
+        let text = fs::read_to_string(docs.join(page)).unwrap();
+        for block in blocks(&text).filter(|block| is_whole(block)) {
+            let loader =
+                Loader::text("book.toml", Format::Toml, block).environment(|_| None).accept_unknown_names();
+            if let Err(findings) = Rules::load(&loader) {
+                panic!("{page}: {findings}\n{block}");
+            }
+            count += 1;
         }
-        count += 1;
     }
-    assert!(count >= 3, "{count}");
+    assert!(count >= 10, "{count}");
+}
+
+fn is_whole(block: &str) -> bool {
+    let first = block.lines().next().unwrap_or_default();
+    let has_rules = block
+        .lines()
+        .any(|line| ["[policy.", "[layer]", "[client_ip]"].iter().any(|table| line.starts_with(table)));
+    has_rules && !["# changes.toml", "# wrong.toml"].contains(&first)
+}
+
+/// The blocks of a page that are written as TOML.
+fn blocks(page: &str) -> impl Iterator<Item = &str> {
+    page.split("```toml\n").skip(1).map(|rest| rest.split("```").next().unwrap())
 }
 
 #[test]

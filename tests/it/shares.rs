@@ -1,4 +1,4 @@
-//! Instances without a shared store, each with a fixed share of the limits. The table in docs/operations.md is what they admit.
+//! Instances without a shared store, each with a fixed share of the limits. The table in docs/how-to/operate/sizing.md is what they admit.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -76,7 +76,7 @@ fn nth_instance(tenths: &[usize], request: usize) -> usize {
 
 #[tokio::test]
 async fn the_table_is_what_shares_admit() {
-    let page = include_str!("../../docs/operations.md");
+    let page = include_str!("../../docs/how-to/operate/sizing.md");
     for (spread, running, how, minutes) in [
         (Spread::InTurn, 4, "to each of the 4 in turn", 1),
         (Spread::AtRandom, 4, "to any of the 4, at random", 4_000),
@@ -92,7 +92,7 @@ async fn the_table_is_what_shares_admit() {
             Instances::new(running, 4).admitted(&spread, 1_200, minutes.min(10)).await,
         );
         let row = format!("| {how} | {at_the_limit} | {beyond} |");
-        assert!(page.lines().any(|line| line == row), "docs/operations.md has no row {row}");
+        assert!(page.lines().any(|line| line == row), "docs/how-to/operate/sizing.md has no row {row}");
     }
 }
 

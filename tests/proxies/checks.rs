@@ -311,17 +311,20 @@ async fn direct_peer_outside_networks_gets_403() {
     }
 }
 
-/// The page shows the files that the tests run.
+/// The pages include the files that the tests run.
 #[test]
-fn page_shows_the_tested_configurations() {
-    let page = include_str!("../../docs/proxy-check.md");
-    for (language, file) in [
-        ("nginx", include_str!("../../examples/proxies/nginx-check.conf")),
-        ("caddyfile", include_str!("../../examples/proxies/Caddyfile")),
-        ("haproxy", include_str!("../../examples/proxies/haproxy-check.cfg")),
-        ("lua", include_str!("../../examples/proxies/haproxy-check.lua")),
+fn pages_show_the_tested_configurations() {
+    for (page, language, file) in [
+        (include_str!("../../docs/how-to/gateway/nginx.md"), "nginx", "nginx-check.conf"),
+        (include_str!("../../docs/how-to/gateway/caddy.md"), "caddyfile", "Caddyfile"),
+        (include_str!("../../docs/how-to/gateway/haproxy.md"), "haproxy", "haproxy-check.cfg"),
+        (include_str!("../../docs/how-to/gateway/haproxy.md"), "lua", "haproxy-check.lua"),
+        (include_str!("../../docs/how-to/gateway/envoy.md"), "yaml", "envoy-limits.yaml"),
+        (include_str!("../../docs/how-to/gateway/envoy.md"), "yaml", "envoy.yaml"),
     ] {
-        assert!(page.contains(&format!("\n```{language}\n{file}```\n")), "{language}");
+        let block = format!("\n```{language}\n{{{{#include ../../../examples/proxies/{file}}}}}\n```\n");
+        assert!(page.contains(&block), "{file}");
+        assert!(page.contains(&format!("`examples/proxies/{file}`")), "readers find {file}");
     }
 }
 

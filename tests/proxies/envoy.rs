@@ -212,11 +212,3 @@ async fn limits_are_replaced_under_load() {
     // What all clients passed together is what the address was charged for: the last limit of the key.
     assert_eq!(text(&stack.get("/", None).await, "ratelimit-remaining"), (1_000 - 40 - 1).to_string());
 }
-
-#[test]
-fn page_shows_the_tested_files() {
-    let page = include_str!("../../docs/envoy.md");
-    for file in [CONFIGURATION, LIMITS] {
-        assert!(page.contains(&format!("```yaml\n{file}```\n")), "docs/envoy.md shows the file");
-    }
-}

@@ -1,7 +1,7 @@
 //! A reverse proxy with limits in front of its upstream.
 //!
 //! A request is normalised, then limited by the [rules](portcullis::rules) of a limiter, then forwarded; request and response are
-//! streams both ways, with their trailers. `docs/reverse-proxy.md` has the tables of headers and limits.
+//! streams both ways, with their trailers. `docs/reference/limits.md` has the limits.
 
 mod failure;
 mod forward;

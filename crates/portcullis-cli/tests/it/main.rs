@@ -10,6 +10,7 @@ mod explain;
 mod identify;
 #[cfg(unix)]
 mod open_files;
+mod pages;
 mod proto;
 mod proxy;
 mod replay;

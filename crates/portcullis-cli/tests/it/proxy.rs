@@ -23,7 +23,7 @@ fn command(arguments: &[&str]) -> Command {
 }
 
 /// An upstream that answers each connection with the head of its request. Returns its URL.
-fn upstream() -> String {
+pub(crate) fn upstream() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     thread::spawn(move || {

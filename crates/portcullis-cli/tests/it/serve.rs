@@ -1,6 +1,5 @@
 //! `portcullis serve` as a process.
 
-mod page;
 mod process;
 mod stores;
 mod tls;
