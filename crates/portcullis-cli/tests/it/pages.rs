@@ -292,14 +292,6 @@ fn operators_intervene_as_their_page_shows() {
     page.run();
 }
 
-#[test]
-fn deployed_service_is_ready_as_its_page_shows() {
-    let mut page = Page::open("how-to/operate/deploy.md");
-    page.folder.write("limits.toml", "[policy.all]\nstrategy = 'gcra'\nquota = '1/s'\nkey = 'client_ip'\n");
-    page.serve("limits.toml");
-    page.run();
-}
-
 /// Makes the users of `docs/how-to/operate/redis.md`, of its configuration and of its lines for the prompt.
 fn make_users(page: &Page, redis: &RedisServer) {
     let configuration = fs::read_to_string(page.folder.path("redis.conf")).unwrap();
