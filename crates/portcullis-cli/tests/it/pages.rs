@@ -232,7 +232,7 @@ fn check_of_caddy_answers_as_its_page_shows() {
 }
 
 #[test]
-fn descriptors_of_envoy_answer_as_their_page_shows() {
+fn envoy_limits_answer_as_page_shows() {
     let mut page = Page::open("how-to/gateway/envoy.md");
     let limits = repository().join("examples/proxies/envoy-limits.yaml");
     page.serve(limits.to_str().unwrap());
@@ -240,7 +240,7 @@ fn descriptors_of_envoy_answer_as_their_page_shows() {
 }
 
 #[test]
-fn reservation_is_committed_as_its_page_shows() {
+fn reservation_is_committed_as_page_shows() {
     let mut page = Page::open("how-to/gateway/reserve.md");
     page.serve("llm.yaml");
     page.run();
@@ -265,7 +265,7 @@ fn rules_are_checked_as_their_page_shows() {
 }
 
 #[test]
-fn descriptor_files_are_checked_as_their_page_shows() {
+fn descriptor_file_is_checked_as_shown() {
     Page::open("reference/envoy.md").run();
 }
 
