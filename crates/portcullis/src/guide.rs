@@ -3,8 +3,8 @@
 
 /// The client that is charged.
 ///
-/// A limit counts per key. [`ClientIp`](crate::ClientIp) is the address, of which IPv6 clients share 64 bits. Without a proxy it is the
-/// peer's. Behind one, name the networks of the proxy: only its header is believed.
+/// A limit counts per key. [`ClientIp`](crate::ClientIp) is the address; an IPv6 address counts by its /64 network. Without a proxy it is
+/// that of the peer. Behind a proxy, name its networks: only a header from there is believed.
 ///
 /// ```
 /// use portcullis::key::{Header, KeyExtractor as _, Trust};
@@ -27,7 +27,7 @@ pub mod identity {}
 
 /// What a client sees, and what a handler does.
 ///
-/// A rejected request gets 429 with `Retry-After`, in gRPC `RESOURCE_EXHAUSTED`. After that wait it is admitted. Responses have
+/// A rejected request gets 429 with `Retry-After`, in gRPC `RESOURCE_EXHAUSTED`. After that wait a request is admitted. Responses have
 /// `X-RateLimit-*` unless [`headers`](crate::RateLimitLayer::headers) chooses others, and the body is text, JSON or your own:
 ///
 /// ```
@@ -55,7 +55,7 @@ pub mod responses {}
 ///
 /// [`Limiter::memory`](crate::Limiter::memory) counts in the process. `Limiter::redis(url).await?`, with the feature `redis`, counts for all
 /// instances; nothing else of the program changes. Each check has a deadline. While Redis does not answer, each instance
-/// enforces the limit in its memory, or what the [failure mode](crate::FailureMode) of the policy says:
+/// enforces the limit in its memory, or does what the [failure mode](crate::FailureMode) of the policy says:
 ///
 /// ```
 /// use portcullis::{FailureMode, Policy, Quota};
@@ -99,7 +99,7 @@ pub mod stores {}
 #[doc = book!("Check and change rules safely", "how-to/operate/rules")]
 pub mod rules {}
 
-/// Tests with a clock that they set. Needs the feature `testing`.
+/// Tests that set the clock themselves. Needs the feature `testing`.
 ///
 #[cfg_attr(feature = "testing", doc = "```")]
 #[cfg_attr(not(feature = "testing"), doc = "```ignore")]
