@@ -5,6 +5,7 @@ use std::io::{self, IsTerminal, Write};
 use ariadne::{Config, IndexType, Label, Report, ReportKind};
 use clap::ValueEnum;
 use portcullis_config::{Diagnostic, Diagnostics, Location, Severity};
+use portcullis_log::codes;
 use serde_json::json;
 
 /// How findings are printed.
@@ -74,7 +75,7 @@ pub fn usable_by_service<T>(
                 if one.severity == Severity::Note {
                     tracing::info!(place, field, help, "{}", one.message);
                 } else {
-                    tracing::warn!(place, field, help, "{}", one.message);
+                    tracing::warn!(code = %codes::RULES_WARNING, place, field, help, "{}", one.message);
                 }
             }
             Ok(Some(loaded))

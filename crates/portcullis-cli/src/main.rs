@@ -22,9 +22,11 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use commands::{check, explain, identify, proto, proxy, replay, rules, serve};
+use portcullis::redis::RedisLimiterError;
 use portcullis_cli::admin::Admin;
 use portcullis_cli::simulate::{Diff, Simulate};
 use portcullis_cli::{findings, kind, load, request};
+use portcullis_redis::SetupError;
 
 /// Rate limiting: tools for authors of policies and stores.
 #[derive(Debug, Parser)]
@@ -75,9 +77,17 @@ fn main() -> ExitCode {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::from(DIFFERENT),
         Err(error) => {
-            eprintln!("portcullis: {error:#}");
+            eprintln!("portcullis: {error:#}{}", code_of(&error));
             ExitCode::from(BAD_INPUT)
         }
+    }
+}
+
+/// The code of the error in parentheses, if it has one.
+fn code_of(error: &anyhow::Error) -> String {
+    match error.downcast_ref() {
+        Some(RedisLimiterError::Store(SetupError::Connect(error))) => format!(" ({})", error.code()),
+        _ => String::new(),
     }
 }
 

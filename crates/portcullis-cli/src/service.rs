@@ -13,6 +13,7 @@ use std::io::{self, Write as _};
 use std::path::Path;
 
 use anyhow::{Context as _, anyhow};
+use portcullis_log::codes;
 use portcullis_server::{Finished, ServeError};
 use serde_json::Value;
 
@@ -59,10 +60,11 @@ pub(crate) fn with_flag(error: ServeError) -> anyhow::Error {
 /// Logs what was lost at the end of a service. Returns whether everything was finished.
 pub(crate) fn report(finished: Finished) -> bool {
     if finished.cut_off > 0 {
-        tracing::warn!(connections = finished.cut_off, "requests in progress were cut off");
+        tracing::warn!(code = %codes::REQUESTS_CUT_OFF, connections = finished.cut_off, "requests in progress were cut off");
     }
     if finished.unsettled > 0 {
         tracing::warn!(
+            code = %codes::SETTLEMENTS_LEFT,
             settlements = finished.unsettled,
             "settlements were not made: their units stay charged"
         );

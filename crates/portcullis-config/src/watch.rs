@@ -10,6 +10,7 @@ mod tests;
 use std::sync::Arc;
 use std::time::Duration;
 
+use portcullis_log::codes;
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::task::{JoinHandle, spawn_blocking};
@@ -130,7 +131,7 @@ async fn follow(live: WeakLiveRules, options: WatchOptions, mut hangups: Hangups
         });
         // Only a panic of the reader ends it otherwise.
         let Ok(next) = look.await else {
-            return tracing::error!("the files of the rules are watched no more");
+            return tracing::error!(code = %codes::RULES_UNWATCHED, "the files of the rules are watched no more");
         };
         looks = next;
         is_forced = tokio::select! {

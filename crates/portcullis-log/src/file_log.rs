@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use crate::codes;
+
 /// The texts of limits by their names, for the lines about a reload.
 #[derive(Debug, Default)]
 pub struct LimitTexts(BTreeMap<String, String>);
@@ -60,10 +62,10 @@ pub fn log_findings(findings: &str, refused: impl FnOnce(&dyn tracing::Value)) {
     }
     refused(&count);
     for line in findings.lines().take(MAX_LINES) {
-        tracing::error!("{line}");
+        tracing::error!(code = %codes::FINDING, "{line}");
     }
     if let more @ 1.. = count.saturating_sub(MAX_LINES) {
-        tracing::error!(more, "more findings are not logged: `portcullis check` has all of them");
+        tracing::error!(code = %codes::MORE_FINDINGS, more, "more findings are not logged: `portcullis check` has all of them");
     }
 }
 

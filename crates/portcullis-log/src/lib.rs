@@ -21,6 +21,7 @@
 // Badges of features on docs.rs, whose rustdoc is nightly.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+pub mod codes;
 pub mod file_log;
 mod line;
 mod throttle;

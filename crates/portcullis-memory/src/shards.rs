@@ -10,7 +10,7 @@ use std::sync::{PoisonError, TryLockError};
 
 use portcullis_core::overrides::Effect;
 use portcullis_core::{Clock, Key, Policy, StoreError, StoreErrorKind, Strategy, Timestamp};
-use portcullis_log::LogThrottle;
+use portcullis_log::{LogThrottle, codes};
 use smallvec::SmallVec;
 
 use self::owner::Owner;
@@ -74,6 +74,7 @@ impl Shards {
             let (policy, Amount { keys, bytes }) = (self.policy(), self.granted);
             move |counted| {
                 tracing::warn!(
+                    code = %codes::MEMORY_FULL,
                     %policy,
                     keys,
                     bytes,
@@ -93,6 +94,7 @@ impl Shards {
             let policy = policy.clone();
             move |counted| {
                 tracing::warn!(
+                    code = %codes::OVERRIDES_FULL,
                     %policy,
                     overrides,
                     changes = counted.events,

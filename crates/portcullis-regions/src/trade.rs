@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use portcullis_core::store::{Checks, Outcome, Position, Store};
 use portcullis_core::{Receipt, Retry, StoreError, StoreErrorKind, Strategy};
+use portcullis_log::codes;
 use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout};
@@ -103,6 +104,7 @@ impl Trader {
             let (region, error) = (self.region.clone(), error.to_string());
             move |counted| {
                 tracing::warn!(
+                    code = %codes::HOME_SILENT,
                     %region,
                     error,
                     purchases = counted.events,

@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use portcullis::rules::LiveRules;
 use portcullis::{LayerError, Limiter};
+use portcullis_log::codes;
 
 use crate::{CallError, ChargeDeniedHits, RateLimitService, call, verdict};
 pub(crate) use in_use::LimitsInUse;
@@ -61,6 +62,7 @@ fn log_unknown_domain(service: &RateLimitService, domain: &str) {
         let domain: String = domain.chars().take(SHOWN_CHARS).collect();
         move |counted| {
             tracing::warn!(
+                code = %codes::UNKNOWN_DOMAIN,
                 domain,
                 calls = counted.events,
                 "no file has the domain of a call, so that nothing limits it: compare the domain of Envoy's filter with those of the files; counted \

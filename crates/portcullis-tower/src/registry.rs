@@ -20,6 +20,7 @@ use std::time::Duration;
 use http::HeaderName;
 use portcullis_core::store::{NoStore, Store};
 use portcullis_core::{Policy, PolicyName, Receipt, Secret};
+use portcullis_log::codes;
 use tokio::time::{Instant, timeout};
 
 use crate::registry::layers::Inventory;
@@ -120,7 +121,7 @@ impl Registry {
     /// # }
     /// ```
     pub fn off() -> Self {
-        tracing::warn!("the rate limiter is switched off: every request passes");
+        tracing::warn!(code = %codes::LIMITS_OFF, "the rate limiter is switched off: every request passes");
         let mut registry = Self::new(Arc::new(NoStore), Secret::published());
         registry.is_off = true;
         registry

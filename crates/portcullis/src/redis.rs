@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use portcullis_core::store::Store;
 use portcullis_core::{Secret, SecretError};
+use portcullis_log::codes;
 use portcullis_memory::Fallback;
 
 use crate::Limiter;
@@ -203,6 +204,7 @@ impl RedisLimiter {
         let store = self.store.secret_id(secret.id()).connect().await?;
         if secret == Secret::published() {
             tracing::warn!(
+                code = %codes::PUBLISHED_SECRET,
                 "keys are fingerprinted under the published secret: anyone with read access to redis can guess the \
                  clients; set {VARIABLE} (in code `.secret(id, bytes)`) to the same value on all nodes"
             );

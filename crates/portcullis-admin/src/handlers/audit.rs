@@ -1,6 +1,7 @@
 //! Audit events: the actor and the outcome of each change.
 
 use portcullis_core::PolicyName;
+use portcullis_log::codes;
 use tracing::{info, warn};
 
 use crate::access::Actor;
@@ -55,10 +56,20 @@ impl Audit {
                 info!(target: TARGET, actor, action, policy, fingerprint, detail, outcome = "done", "a limit was changed");
             }
             Ended::Failed => {
-                warn!(target: TARGET, actor, action, policy, fingerprint, detail, outcome = "failed", "a limit was not changed");
+                warn!(
+                    target: TARGET,
+                    code = %codes::LIMIT_NOT_CHANGED,
+                    actor, action, policy, fingerprint, detail, outcome = "failed",
+                    "a limit was not changed"
+                );
             }
             Ended::Unknown => {
-                warn!(target: TARGET, actor, action, policy, fingerprint, detail, outcome = "unknown", "a limit may have been changed");
+                warn!(
+                    target: TARGET,
+                    code = %codes::LIMIT_CHANGE_UNKNOWN,
+                    actor, action, policy, fingerprint, detail, outcome = "unknown",
+                    "a limit may have been changed"
+                );
             }
         }
     }

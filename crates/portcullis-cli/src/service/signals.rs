@@ -5,6 +5,7 @@ use std::process;
 use std::sync::Arc;
 
 #[cfg(unix)]
+use portcullis_log::codes;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{Notify, watch};
 
@@ -21,7 +22,7 @@ impl Signals {
             tracing::info!("a signal has arrived: the service finishes its requests, and ends");
             first.send_replace(true);
             ending.next().await;
-            tracing::warn!("a second signal has arrived: the service ends at once");
+            tracing::warn!(code = %codes::SECOND_SIGNAL, "a second signal has arrived: the service ends at once");
             process::exit(ENDED_BY_SIGNAL);
         });
         Ok(Self(noticed))

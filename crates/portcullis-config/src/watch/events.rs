@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use notify::event::{AccessKind, AccessMode};
 use notify::{Config, Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher as _};
+use portcullis_log::codes;
 use tokio::sync::Notify;
 
 /// Watches directories, as far as the system can.
@@ -27,7 +28,7 @@ impl Events {
         let failure = self.try_watch(directories);
         match failure {
             Some(ref error) if !self.is_logged => {
-                tracing::warn!(%error, "changes of rules are found by reading the files at intervals: the system reports no events");
+                tracing::warn!(code = %codes::NO_FILE_EVENTS, %error, "changes of rules are found by reading the files at intervals: the system reports no events");
             }
             _ => {}
         }

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use portcullis_core::outage::Outage;
 use portcullis_core::{FailureMode, Policy, PolicyName, StoreError, Timestamp};
+use portcullis_log::codes;
 
 use crate::Mode;
 use crate::event::Event;
@@ -68,7 +69,7 @@ impl StoreOutage {
             return;
         }
         let meanwhile = joined(&self.concerned(event, registered()), |_| true);
-        tracing::warn!(%error, meanwhile, "the store of the rate limiter cannot answer");
+        tracing::warn!(code = %codes::STORE_FAILED, %error, meanwhile, "the store of the rate limiter cannot answer");
         *self.stated() = Stated { concerned: meanwhile, expired: Duration::ZERO };
     }
 
@@ -100,6 +101,7 @@ impl StoreOutage {
         });
         let policies = if policies.is_empty() { policy.to_string() } else { policies };
         tracing::warn!(
+            code = %codes::STORE_STILL_FAILED,
             policies,
             "the store of the rate limiter still cannot answer, for longer than a policy is open: requests are rejected"
         );

@@ -3,17 +3,17 @@
 use std::time::Duration;
 
 use portcullis_core::{Decision, Retry};
-use portcullis_log::{LogThrottle, UnsaidLines};
+use portcullis_log::{LogThrottle, UnsaidLines, codes};
 use tracing::Level;
 
 use super::kind::{LOG_TARGET, logs_decisions, logs_rejections};
 use super::{Event, EventKind};
 use crate::Reason;
 
-/// Makes [`CountedEvents`] of its lines: `name: period level pattern => (texts) [fields] count "message";`. A line may be written after
+/// Makes [`CountedEvents`] of its lines: `name: period level = CODE pattern => (texts) [fields] count "message";`. A line may be written after
 /// its event, so what the fields borrow of it is made a text in the parentheses. `sum name = units` adds up units of the events.
 macro_rules! log_lines {
-    ($($name:ident: $period:ident $level:ident $event:pat => ($($text:ident $(= $value:expr)?),*)
+    ($($name:ident: $period:ident $level:ident $(= $code:ident)? $event:pat => ($($text:ident $(= $value:expr)?),*)
         $(sum $sum:ident = $units:expr,)? [$($field:tt)*] $count:ident $message:literal;)*) => {
         /// The counted lines of a layer.
         #[derive(Debug)]
@@ -40,6 +40,7 @@ macro_rules! log_lines {
                                 let $count = counted.events;
                                 tracing::event!(
                                     Level::$level,
+                                    $(code = %codes::$code,)?
                                     $($field)*
                                     $count,
                                     concat!($message, "; counted since the last such line")
@@ -55,71 +56,74 @@ macro_rules! log_lines {
 }
 
 log_lines! {
-    store_overloaded: per_minute WARN EventKind::StoreOverloaded { error } => (error) [%error,]
+    store_overloaded: per_minute WARN = STORE_OVERLOADED EventKind::StoreOverloaded { error } => (error) [%error,]
         checks "the store of the rate limiter is overloaded: requests are rejected with 503";
-    misconfigured: hourly ERROR EventKind::Misconfigured { error } => (error) [%error,]
+    misconfigured: hourly ERROR = CANNOT_DECIDE EventKind::Misconfigured { error } => (error) [%error,]
         requests "the rate limiter cannot decide requests, and rejects them";
-    missing: per_minute WARN EventKind::IdentityMissing { policy, on_missing } => (policy) [%policy, ?on_missing,]
+    missing: per_minute WARN = IDENTITY_MISSING EventKind::IdentityMissing { policy, on_missing } => (policy) [%policy, ?on_missing,]
         requests "requests have no identity";
-    malformed: per_minute WARN EventKind::IdentityMalformed { policy, error } => (policy, error) [%policy, %error,]
+    malformed: per_minute WARN = IDENTITY_MALFORMED EventKind::IdentityMalformed { policy, error } => (policy, error) [%policy, %error,]
         requests "requests have a malformed identity, one of them with this error";
-    lookup_failed: per_minute WARN EventKind::LookupFailed { policy, error } => (policy, error) [%policy, %error,]
+    lookup_failed: per_minute WARN = LOOKUP_FAILED EventKind::LookupFailed { policy, error } => (policy, error) [%policy, %error,]
         lookups "look-ups fail, and requests are rejected with 503 unless the policy is a shadow policy";
-    quota_refused: per_minute WARN EventKind::QuotaRefused { policy, quota, error } => (policy, quota, error)
+    quota_refused: per_minute WARN = QUOTA_REFUSED EventKind::QuotaRefused { policy, quota, error } => (policy, quota, error)
         [%policy, %quota, %error,]
         requests "callers have quotas that their policy does not use, such as this one, and get the quota of the policy";
-    quota_lookup_failed: per_minute WARN EventKind::QuotaLookupFailed { policy, error } => (policy, error) [%policy, %error,]
+    quota_lookup_failed: per_minute WARN = QUOTA_LOOKUP_FAILED EventKind::QuotaLookupFailed { policy, error } =>
+        (policy, error) [%policy, %error,]
         requests "look-ups of quotas fail, and their callers get the quota of the policy";
-    refund_dropped: per_minute WARN EventKind::RefundDropped => () []
+    refund_dropped: per_minute WARN = REFUND_DROPPED EventKind::RefundDropped => () []
         requests "requests whose clients have disconnected stay charged, because too many refunds are in progress or there is no runtime";
-    debt_exceeded: per_minute WARN EventKind::DebtExceeded { policy, uncharged } => (policy) sum uncharged = uncharged,
+    debt_exceeded: per_minute WARN = DEBT_EXCEEDED EventKind::DebtExceeded { policy, uncharged } => (policy) sum uncharged = uncharged,
         [%policy, uncharged,]
         settlements "settlements exceed the debt that a policy allows, one of them under this policy, and these units of all of them \
             stay uncharged";
-    settlement_lost: per_minute WARN EventKind::SettlementLost { policy, reserved, used, cause } => (policy)
+    settlement_lost: per_minute WARN = SETTLEMENT_LOST EventKind::SettlementLost { policy, reserved, used, cause } => (policy)
         sum units = reserved.abs_diff(used), [%policy, units, %cause,]
         settlements "settlements of reservations are given up, one of them under this policy for this cause, with these units in all";
-    usage_lost: per_minute WARN EventKind::UsageLost { policy, cause } => (policy) [%policy, %cause,]
+    usage_lost: per_minute WARN = USAGE_LOST EventKind::UsageLost { policy, cause } => (policy) [%policy, %cause,]
         responses "the usage of responses is not known, one of them under this policy for this cause, and their reservations stay charged";
-    too_many_wait: per_minute WARN EventKind::TooManyWaiting => () []
+    too_many_wait: per_minute WARN = TOO_MANY_WAITING EventKind::TooManyWaiting => () []
         requests "too many requests wait for a slot, a look-up or the inner service: more of them are rejected with 503";
-    not_ready: per_minute WARN EventKind::NotReady => () []
+    not_ready: per_minute WARN = NOT_READY EventKind::NotReady => () []
         requests "the inner service is not ready for requests that have waited, and they are rejected with 503";
-    permit_lapsed: per_minute WARN EventKind::PermitLapsed { policy } => (policy) [%policy,]
+    permit_lapsed: per_minute WARN = PERMIT_LAPSED EventKind::PermitLapsed { policy } => (policy) [%policy,]
         requests "the leases of requests in flight could not be renewed in time: the store counts these requests no longer";
-    upgrade_released: hourly WARN EventKind::UpgradeReleased { policy } => (policy) [%policy,]
+    upgrade_released: hourly WARN = UPGRADE_RELEASED EventKind::UpgradeReleased { policy } => (policy) [%policy,]
         connections "upgraded connections are not counted as in flight, because nothing keeps the permit of their request: \
             move `charge.take_permit()` into the task that uses the connection in code";
-    charged_twice: hourly WARN EventKind::ChargedTwice { policy } => (policy) [%policy,]
+    charged_twice: hourly WARN = CHARGED_TWICE EventKind::ChargedTwice { policy } => (policy) [%policy,]
         seen "one request is charged twice: two layers with this policy are inside each other; remove one of them";
     soft_limit: per_minute INFO EventKind::SoftLimitReached { decision } => (policy = decision.policy()) [%policy,]
         requests "requests come near a limit, one of them near that of this policy";
     shadow: per_minute INFO EventKind::ShadowWouldReject { decision } => (policy = decision.policy()) [%policy,]
         requests "shadow policies would have rejected requests, this one some of them";
-    shadow_unidentified: per_minute WARN EventKind::ShadowUnidentified { policy, error } => (policy, error) [%policy, %error,]
+    shadow_unidentified: per_minute WARN = SHADOW_UNIDENTIFIED EventKind::ShadowUnidentified { policy, error } =>
+        (policy, error) [%policy, %error,]
         requests "a shadow policy would have rejected requests whose identity it cannot determine";
     denied: per_minute INFO EventKind::Rejected { reason: Reason::Denied, .. } => () []
         requests "requests are rejected with 403, because a list of the rate limiter denies them";
-    charge_dropped: per_minute WARN EventKind::ChargeDropped => () []
+    charge_dropped: per_minute WARN = CHARGE_DROPPED EventKind::ChargeDropped => () []
         requests "requests that were to be charged by their outcome stay uncharged, because there is no runtime";
-    too_many_unsettled: per_minute WARN EventKind::TooManyUnsettled { policy } => (policy) [%policy,]
+    too_many_unsettled: per_minute WARN = TOO_MANY_UNSETTLED EventKind::TooManyUnsettled { policy } => (policy) [%policy,]
         requests "too many requests with one key, or in all, have no outcome yet: more of them are rejected with 429";
-    outcome_panicked: per_minute ERROR EventKind::OutcomePanicked { policy } => (policy) [%policy,]
+    outcome_panicked: per_minute ERROR = OUTCOME_PANICKED EventKind::OutcomePanicked { policy } => (policy) [%policy,]
         requests "the closure that charges by outcome has panicked, and requests stay charged";
-    locked_out: per_minute WARN EventKind::LockedOut { policy, block } => (policy) [%policy, length = ?block.length(),]
+    locked_out: per_minute WARN = LOCKED_OUT EventKind::LockedOut { policy, block } => (policy) [%policy, length = ?block.length(),]
         keys "clients go on after their rejections and are locked out, one of them under this policy for this time";
-    outgoing_closed: per_minute WARN EventKind::OutgoingClosed { policy, length, is_capped } => (policy)
+    outgoing_closed: per_minute WARN = OUTGOING_CLOSED EventKind::OutgoingClosed { policy, length, is_capped } => (policy)
         [%policy, ?length, is_capped,]
         answers "servers refuse outgoing requests, one of them under this policy for this time: compare the policy with what the server \
             allows";
-    outgoing_hint_ignored: per_minute WARN EventKind::OutgoingHintIgnored { policy, header } => (policy, header) [%policy, header,]
+    outgoing_hint_ignored: per_minute WARN = OUTGOING_HINT_IGNORED EventKind::OutgoingHintIgnored { policy, header } =>
+        (policy, header) [%policy, header,]
         answers "answers to outgoing requests have headers that cannot be used, and that are ignored, such as this one";
-    outgoing_not_shared: per_minute WARN EventKind::OutgoingNotShared { policy } => (policy) [%policy,]
+    outgoing_not_shared: per_minute WARN = OUTGOING_NOT_SHARED EventKind::OutgoingNotShared { policy } => (policy) [%policy,]
         keys "keys of outgoing requests are closed in this process alone, because the store could not be told";
     shadow_shed: per_minute INFO EventKind::Shed { class, limit, is_shadow: true, .. } => ()
         [class = class.as_str(), limit,]
         requests "the service is overloaded, and requests would be rejected, one of them of this class at this limit";
-    shed: per_minute WARN EventKind::Shed { class, limit, .. } => () [class = class.as_str(), limit,]
+    shed: per_minute WARN = SHED EventKind::Shed { class, limit, .. } => () [class = class.as_str(), limit,]
         requests "the service is overloaded, and requests are rejected with 503, one of them of this class at this limit";
 }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
 
 use arc_swap::ArcSwap;
+use portcullis_log::codes;
 
 use super::{Event, Observer};
 
@@ -88,6 +89,7 @@ impl Observed {
     fn log_panic(&self) {
         if !self.has_panicked.swap(true, Relaxed) {
             tracing::error!(
+                code = %codes::OBSERVER_PANICKED,
                 "an observer of the rate limiter has panicked: requests go on, and it gets further events; this is logged once for \
                  each observer"
             );

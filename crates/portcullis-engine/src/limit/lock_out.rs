@@ -7,7 +7,7 @@ use portcullis_core::overrides::LockOut;
 #[cfg(feature = "runtime")]
 use portcullis_core::{PolicyName, StoreError};
 #[cfg(feature = "runtime")]
-use portcullis_log::{LogThrottle, UnsaidLines};
+use portcullis_log::{LogThrottle, UnsaidLines, codes};
 
 /// The lock-out of one policy, which all layers with the policy share.
 #[derive(Debug)]
@@ -42,6 +42,7 @@ impl PolicyLockOut {
             let (policy, error) = (policy.clone(), error.to_string());
             move |counted| {
                 tracing::warn!(
+                    code = %codes::REPORTS_FAILED,
                     %policy,
                     %error,
                     reports = counted.events,

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use portcullis_core::overrides::LockOut;
 use portcullis_core::{Policy, PolicyName, Strategy, TooMuchWork};
+use portcullis_log::codes;
 
 use super::{Entries, Entry, Joined, Member, Membership, PolicyTable, REGISTERED, reading_overrides};
 use crate::limit::PolicyLockOut;
@@ -117,7 +118,7 @@ impl PolicyTable {
         drop(entries);
         for (by_hand, policy) in ended {
             let (name, now) = (policy.name(), policy.strategy());
-            tracing::warn!(policy = %name, %by_hand, %now, "changed rules end the quota that was set by hand");
+            tracing::warn!(code = %codes::HAND_SET_QUOTA_ENDED, policy = %name, %by_hand, %now, "changed rules end the quota that was set by hand");
         }
         Ok(membership)
     }

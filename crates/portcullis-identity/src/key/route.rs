@@ -10,7 +10,7 @@ use super::{Identity, KeyError, KeyExtractor, KeyForms, NamedPart};
 use crate::method::{handling_method, is_same};
 use crate::written_path::is_plain;
 #[cfg(feature = "axum")]
-use portcullis_log::LogThrottle;
+use portcullis_log::{LogThrottle, codes};
 
 /// The route of a request, from a set of values that the server defines. Usually a part of an identity, with
 /// [`and`](KeyExtractor::and).
@@ -169,6 +169,7 @@ fn matched_path(parts: &Parts) -> Option<&str> {
         NO_ROUTER.count(0, None, || {
             |counted| {
                 tracing::warn!(
+                    code = %codes::NO_ROUTE,
                     requests = counted.events,
                     "Route::matched_path() finds no route, because no Axum router has seen the request: put the layer in the router, \
                      with `Router::layer` or `Router::route_layer`, instead of around it; counted since the last such line"

@@ -7,7 +7,7 @@ use http::request::Parts;
 use super::{RequestMatcher, Undecided};
 use crate::{ClientIp, KeyError, Networks};
 use portcullis_core::or_panic;
-use portcullis_log::LogThrottle;
+use portcullis_log::{LogThrottle, codes};
 
 /// Matches requests of clients in these networks, by the address that a [`ClientIp`] finds.
 ///
@@ -66,6 +66,7 @@ impl Network {
             let error = error.clone();
             move |counted| {
                 tracing::error!(
+                    code = %codes::NO_ADDRESS_TO_COMPARE,
                     %error,
                     requests = counted.events,
                     "a list by network of the rate limiter has no address to compare: no client is exempt by it; counted \

@@ -7,7 +7,7 @@ use std::time::Duration;
 use http::HeaderValue;
 use http::uri::Scheme;
 use portcullis::rules::{LiveRules, RulesRequirement};
-use portcullis_log::LogThrottle;
+use portcullis_log::{LogThrottle, codes};
 use portcullis_server::listener::Places;
 
 use crate::failure::Failure;
@@ -58,7 +58,7 @@ impl Failures {
             self.0.count(0, None, || {
                 move |counted| {
                     let (requests, reason) = (counted.events, failure.detail());
-                    tracing::warn!(requests, reason, "requests got no response of the upstream");
+                    tracing::warn!(code = %codes::UPSTREAM_FAILED, requests, reason, "requests got no response of the upstream");
                 }
             });
         }

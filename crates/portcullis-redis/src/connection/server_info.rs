@@ -3,6 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use portcullis_log::codes;
 use tokio::task::JoinSet;
 
 use crate::fred::live::Live;
@@ -46,8 +47,8 @@ impl ServerInfo {
     /// Logs one line with the properties, and one warning for each that should be changed.
     pub(crate) fn log(&self, server: &str) {
         tracing::info!(%server, "redis found: {self}");
-        for warning in distinct(self.0.iter().flat_map(Properties::warnings)) {
-            tracing::warn!(%server, "{warning}");
+        for (code, warning) in distinct(self.0.iter().flat_map(Properties::warnings)) {
+            tracing::warn!(%code, %server, "{warning}");
         }
     }
 }
@@ -62,7 +63,7 @@ impl fmt::Display for ServerInfo {
     }
 }
 
-fn distinct(values: impl Iterator<Item = String>) -> Vec<String> {
+fn distinct<T: PartialEq>(values: impl Iterator<Item = T>) -> Vec<T> {
     let mut distinct = Vec::new();
     for value in values {
         if !distinct.contains(&value) {
@@ -101,23 +102,25 @@ impl Properties {
         })
     }
 
-    /// Warnings about settings that should be changed.
-    fn warnings(&self) -> Vec<String> {
+    /// Warnings about settings that should be changed, with their codes.
+    fn warnings(&self) -> Vec<(&'static str, String)> {
         let mut warnings = Vec::new();
         if let (Some(policy), Some(bytes @ 1..)) = (&self.eviction, self.memory_limit)
             && policy != "noeviction"
         {
-            warnings.push(format!(
+            let warning = format!(
                 "when its memory of {bytes} bytes is full, redis evicts active limits (maxmemory-policy is {policy}), \
                  and their clients get the full limit again: set maxmemory-policy to noeviction, or keep limits on a \
                  server of their own"
-            ));
+            );
+            warnings.push((codes::REDIS_EVICTS, warning));
         }
         if let Some((major, minor)) = self.redis_version().filter(|version| *version < OLDEST_TESTED) {
-            warnings.push(format!(
+            let warning = format!(
                 "redis {major}.{minor} is older than the oldest tested version, {}.{}: update it",
                 OLDEST_TESTED.0, OLDEST_TESTED.1
-            ));
+            );
+            warnings.push((codes::REDIS_OLD, warning));
         }
         warnings
     }
@@ -188,23 +191,26 @@ mod tests {
 
     #[test]
     fn eviction_is_a_warning_only_with_a_memory_limit() {
-        assert_eq!(Properties::read(REDIS).warnings(), Vec::<String>::new());
+        assert_eq!(Properties::read(REDIS).warnings(), []);
         for policy in ["allkeys-lru", "volatile-ttl"] {
             let evicting = REDIS.replace("noeviction", policy);
-            let [warning] = &Properties::read(&evicting).warnings()[..] else { panic!("one warning") };
+            let [(codes::REDIS_EVICTS, warning)] = &Properties::read(&evicting).warnings()[..] else {
+                panic!("one warning")
+            };
             assert!(
                 warning.contains(policy) && warning.contains("set maxmemory-policy to noeviction"),
                 "{warning}"
             );
             let unlimited = evicting.replace("maxmemory:1000", "maxmemory:0");
-            assert_eq!(Properties::read(&unlimited).warnings(), Vec::<String>::new());
+            assert_eq!(Properties::read(&unlimited).warnings(), []);
         }
     }
 
     #[test]
     fn an_old_server_is_a_warning_and_an_unusable_one_an_error() {
         let version = |version: &str| Properties::read(&REDIS.replace("7.0.15", version));
-        assert!(version("6.2.1").warnings()[0].contains("redis 6.2 is older"));
+        let (code, warning) = &version("6.2.1").warnings()[0];
+        assert!(*code == codes::REDIS_OLD && warning.contains("redis 6.2 is older"), "{code} {warning}");
         assert_eq!(version("6.2.1").refusal("redis://a"), None);
         let refusal = version("4.0.14").refusal("redis://a").unwrap().to_string();
         assert!(

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use portcullis_log::codes;
 use tokio::time::Instant;
 use tracing::field::{DisplayValue, display};
 
@@ -60,7 +61,7 @@ impl OutageLog {
             return;
         }
         self.next.store(now.saturating_add(MIN_INTERVAL_MS), Ordering::Relaxed);
-        tracing::warn!(server = %self.server, node = self.node(), %reason, "{} cannot answer", self.subject());
+        tracing::warn!(code = %codes::REDIS_DOWN, server = %self.server, node = self.node(), %reason, "{} cannot answer", self.subject());
     }
 
     /// Records why a connection could not be made while the server is down. A permanent error is logged here, once.
@@ -72,7 +73,7 @@ impl OutageLog {
         if let Some(error) = ConnectError::from_reply(url, reply)
             && !self.refused.swap(true, Ordering::Relaxed)
         {
-            tracing::error!(server = %self.server, "{error}");
+            tracing::error!(code = %error.code(), server = %self.server, "{error}");
         }
     }
 
@@ -98,7 +99,7 @@ impl OutageLog {
     pub(crate) fn unusable(&self, error: &ConnectError) {
         if !self.denied.swap(true, Ordering::Relaxed) {
             self.next_denied.store(self.now().saturating_add(DENIAL_INTERVAL_MS), Ordering::Relaxed);
-            tracing::error!(server = %self.server, "{error}");
+            tracing::error!(code = %error.code(), server = %self.server, "{error}");
         }
     }
 

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use portcullis_core::store::{CallObserver, StoreCall};
+use portcullis_log::codes;
 
 /// The observers of a store's calls. Without one, a call costs one load more.
 #[derive(Default)]
@@ -33,7 +34,7 @@ impl Observers {
         for observer in all.iter() {
             let observed = catch_unwind(AssertUnwindSafe(|| observer.on_call(call)));
             if observed.is_err() && !self.has_panicked.swap(true, Ordering::Relaxed) {
-                tracing::error!("an observer of the calls to redis has panicked");
+                tracing::error!(code = %codes::CALL_OBSERVER_PANICKED, "an observer of the calls to redis has panicked");
             }
         }
     }

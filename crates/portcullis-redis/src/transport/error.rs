@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use portcullis_core::StoreErrorKind;
+use portcullis_log::codes;
 
 /// Why a call returned no value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -221,6 +222,38 @@ pub enum ConnectError {
 }
 
 impl ConnectError {
+    /// The code of the error, such as `PC305`, by which the page "Warnings and errors" says what it means and what to do. A line of the log
+    /// about the error has it in the field `code`.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// use portcullis_redis::{RedisStore, SetupError};
+    ///
+    /// let Err(SetupError::Connect(error)) = RedisStore::builder("http://127.0.0.1").connect().await else {
+    ///     panic!("it is no url of redis")
+    /// };
+    /// assert_eq!(error.code(), "PC317");
+    /// # }
+    /// ```
+    pub const fn code(&self) -> &'static str {
+        match self {
+            Self::Url { .. } => codes::REDIS_URL,
+            Self::TlsDisabled { .. } => codes::REDIS_TLS_DISABLED,
+            Self::Tls(_) => codes::REDIS_TLS,
+            Self::RootCertificate(_) => codes::REDIS_ROOT_CERTIFICATE,
+            Self::Credentials { .. } => codes::REDIS_CREDENTIALS,
+            Self::Permission { .. } => codes::REDIS_PERMISSION,
+            Self::Scripting { .. } => codes::REDIS_SCRIPTING,
+            Self::Outdated { .. } => codes::REDIS_OUTDATED,
+            Self::Database { .. } => codes::REDIS_DATABASE,
+            Self::Protocol { .. } => codes::REDIS_PROTOCOL,
+            Self::Cluster { .. } => codes::REDIS_CLUSTER_NODE,
+            Self::NotSentinel { .. } => codes::REDIS_NOT_SENTINEL,
+            Self::NotCluster { .. } => codes::REDIS_NOT_CLUSTER,
+        }
+    }
+
     /// Returns the permanent error that a server's reply stands for, if any.
     pub(crate) fn from_reply(url: &str, reply: &str) -> Option<Self> {
         let (url, reply, has) = (url.to_owned(), reply.to_owned(), |part: &str| reply.contains(part));

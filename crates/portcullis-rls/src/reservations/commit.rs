@@ -6,7 +6,7 @@ use std::time::Duration;
 use portcullis::store::{ExchangedRecord, RecordExchange};
 use portcullis::{Policy, PolicyName};
 use portcullis_engine::Limits;
-use portcullis_log::{Counted, LogThrottle};
+use portcullis_log::{Counted, LogThrottle, codes};
 use tokio::time::Instant;
 
 use super::expiry;
@@ -189,6 +189,7 @@ fn log_unreadable(service: &RateLimitService) {
     UNREADABLE.count(1, Some(unsaid), || {
         |counted: Counted| {
             tracing::warn!(
+                code = %codes::RESERVATION_UNREADABLE,
                 reservations = counted.events,
                 "reservations of other instances cannot be read, and stay charged: an instance has other rules, or another version"
             );

@@ -14,7 +14,7 @@ use http::{Request, Response, StatusCode};
 use ipnet::IpNet;
 use portcullis::Limiter;
 use portcullis::rules::{Door, LiveRules, RulesRequirement, RulesService};
-use portcullis_log::LogThrottle;
+use portcullis_log::{LogThrottle, codes};
 use tower::{Layer as _, Service, ServiceExt as _};
 
 use super::answer::{self, Admitted};
@@ -153,6 +153,7 @@ impl Checks {
         let (parts, _) = check.into_parts();
         let Some(ConnectInfo(peer)) = parts.extensions.get::<ConnectInfo<SocketAddr>>() else {
             tracing::error!(
+                code = %codes::CHECK_WITHOUT_PEER,
                 "the check endpoint finds no address of its peer: serve it with `into_make_service_with_connect_info`"
             );
             return answer::text(StatusCode::INTERNAL_SERVER_ERROR, "the server is misconfigured");
@@ -161,7 +162,7 @@ impl Checks {
             self.untrusted.count(0, None, || {
                 |counted| {
                     let times = counted.events;
-                    tracing::warn!(times, "a peer that is not trusted asked for a check, and got 403");
+                    tracing::warn!(code = %codes::CHECK_UNTRUSTED, times, "a peer that is not trusted asked for a check, and got 403");
                 }
             });
             return answer::text(StatusCode::FORBIDDEN, "this address may not ask for checks");
@@ -175,7 +176,7 @@ impl Checks {
                         let text = text.clone();
                         move |counted| {
                             let (times, path) = (counted.events, dialect.path());
-                            tracing::warn!(times, path, "a proxy sends malformed checks: {text}");
+                            tracing::warn!(code = %codes::CHECK_MALFORMED, times, path, "a proxy sends malformed checks: {text}");
                         }
                     });
                 }

@@ -5,6 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
+use portcullis_log::codes;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
@@ -94,7 +95,7 @@ pub(super) async fn accept(socket: &TcpListener) -> (TcpStream, SocketAddr) {
             Ok(accepted) => return accepted,
             Err(error) if is_of_connection(&error) => {}
             Err(error) => {
-                tracing::warn!(%error, "cannot accept connections");
+                tracing::warn!(code = %codes::CANNOT_ACCEPT, %error, "cannot accept connections");
                 tokio::time::sleep(PAUSE).await;
             }
         }

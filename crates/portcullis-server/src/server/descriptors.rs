@@ -9,7 +9,7 @@ use std::time::Duration;
 use portcullis::event::EventKind;
 use portcullis::rules::Diagnostics;
 use portcullis::rules::envoy::{Descriptors, Files, Loader};
-use portcullis_log::file_log::log_findings;
+use portcullis_log::{codes, file_log::log_findings};
 use tokio::task::spawn_blocking;
 
 use crate::Readiness;
@@ -71,6 +71,7 @@ impl DescriptorFiles {
         self.loaded.is_empty.store(is_empty, Ordering::Relaxed);
         if is_empty {
             tracing::warn!(
+                code = %codes::NO_DESCRIPTORS,
                 folder = %self.root.display(),
                 "the folder has no descriptor files, so that nothing is limited: it is not ready until there are some"
             );
@@ -159,6 +160,7 @@ impl DescriptorFiles {
             Err(findings) => {
                 log_findings(&findings, |findings| {
                     tracing::error!(
+                        code = %codes::DESCRIPTORS_REFUSED,
                         findings,
                         "changed descriptor files are refused, and the last good ones apply"
                     );

@@ -10,7 +10,7 @@ use std::fmt;
 use super::{Charge, Usage};
 use crate::Shadow;
 use portcullis_engine::charge::Mark;
-use portcullis_log::LogThrottle;
+use portcullis_log::{LogThrottle, codes};
 
 impl<S: Sync> FromRequestParts<S> for Charge {
     type Rejection = MissingCharge;
@@ -29,6 +29,7 @@ impl<S: Sync> OptionalFromRequestParts<S> for Charge {
         if charge.is_none() && parts.extensions.get::<Mark>().is_some() {
             log_missing(
                 &UNUSED,
+                codes::CHARGE_NOT_LEFT,
                 "a handler takes an `Option<Charge>`, and a layer that has counted the request leaves none: add `.with_charge()` to it, if \
                  the handler is to see its charges",
             );
@@ -77,7 +78,7 @@ impl IntoResponse for MissingCharge {
     fn into_response(self) -> Response {
         static THROTTLE: LogThrottle = LogThrottle::per_minute();
 
-        log_missing(&THROTTLE, self);
+        log_missing(&THROTTLE, codes::CHARGE_MISSING, self);
         (StatusCode::INTERNAL_SERVER_ERROR, "the server cannot tell what this request was charged\n")
             .into_response()
     }
@@ -97,16 +98,16 @@ impl IntoResponse for MissingUsage {
     fn into_response(self) -> Response {
         static THROTTLE: LogThrottle = LogThrottle::per_minute();
 
-        log_missing(&THROTTLE, self);
+        log_missing(&THROTTLE, codes::USAGE_MISSING, self);
         (StatusCode::INTERNAL_SERVER_ERROR, "the server cannot count what this request uses\n")
             .into_response()
     }
 }
 
-fn log_missing(throttle: &'static LogThrottle, what: impl fmt::Display + Send + 'static) {
+fn log_missing(throttle: &'static LogThrottle, code: &'static str, what: impl fmt::Display + Send + 'static) {
     throttle.count(0, None, || {
         move |counted| {
-            tracing::error!(requests = counted.events, "{what}; counted since the last such line");
+            tracing::error!(%code, requests = counted.events, "{what}; counted since the last such line");
         }
     });
 }

@@ -11,7 +11,7 @@ use super::LayerConfig;
 use crate::limit::Limit;
 use crate::registry::layers::{LayerSummary, ListedLayer};
 use portcullis_engine::policies::{PolicyTable, Registered};
-use portcullis_log::LogThrottle;
+use portcullis_log::{LogThrottle, codes};
 
 /// The configuration of a layer, which all services of the layer share: as it was built, and as its policies are now if they
 /// have changed since.
@@ -151,6 +151,7 @@ impl LiveConfig {
             let policy = policy.clone();
             move |counted| {
                 tracing::warn!(
+                    code = %codes::SHARE_IGNORED,
                     %policy,
                     times = counted.events,
                     "a policy is enforced for a share of its keys, but not in a layer that was built later and whose keys clients \

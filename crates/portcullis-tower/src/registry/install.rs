@@ -7,7 +7,7 @@ use super::Registry;
 use crate::{InstalledPolicy, LayerError};
 use portcullis_engine::policies::Membership;
 use portcullis_engine::{Event, EventKind};
-use portcullis_log::file_log::log_findings;
+use portcullis_log::{codes, file_log::log_findings};
 
 /// Keeps the names of [installed](Registry::install) policies registered until it is dropped.
 #[must_use = "the names are forgotten when it is dropped"]
@@ -84,6 +84,7 @@ impl Registry {
     pub fn rules_rejected(&self, generation: u64, findings: &str) {
         log_findings(findings, |findings| {
             tracing::error!(
+                code = %codes::RULES_REFUSED,
                 generation,
                 findings,
                 "new rules of the rate limiter are refused: those of this generation stay"

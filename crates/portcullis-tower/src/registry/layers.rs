@@ -7,6 +7,7 @@ use std::sync::{Mutex, PoisonError, Weak};
 
 use portcullis_core::Policy;
 use portcullis_engine::PoliciesInUse;
+use portcullis_log::codes;
 
 use crate::Mode;
 pub use summary::{LayerSummary, PolicySummary};
@@ -44,6 +45,7 @@ impl Inventory {
         };
         if is_first_refusal {
             tracing::warn!(
+                code = %codes::TOO_MANY_LAYERS,
                 layers = MAX_LAYERS,
                 "the rate limiter has more layers than it lists: the others limit as well, and are not shown"
             );

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use portcullis_core::StoreError;
 use portcullis_core::store::DocumentStore;
+use portcullis_log::codes;
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, timeout};
 
@@ -59,7 +60,7 @@ impl Follower {
             }
             Err(error) => {
                 if !self.is_out {
-                    tracing::warn!(document = %name, %error, "remote rules cannot be read: the last good rules stay");
+                    tracing::warn!(code = %codes::REMOTE_RULES_UNREADABLE, document = %name, %error, "remote rules cannot be read: the last good rules stay");
                 }
                 self.is_out = true;
             }

@@ -3,7 +3,7 @@
 use http::{HeaderMap, HeaderName, header};
 
 use super::ClientIpError;
-use portcullis_log::LogThrottle;
+use portcullis_log::{LogThrottle, codes};
 
 /// The log lines that an extractor has written already.
 #[derive(Debug)]
@@ -26,6 +26,7 @@ impl LogOnce {
         self.everything.count(0, None, || {
             |counted| {
                 tracing::warn!(
+                    code = %codes::EVERY_ADDRESS_TRUSTED,
                     seen = counted.events,
                     "ClientIp trusts every address: a client that reaches this server chooses the address that it is \
                      charged to; name the networks of your proxies instead; counted since the last such line"
@@ -44,6 +45,7 @@ impl LogOnce {
                 self.ignored.count(0, None, || {
                     move |counted| {
                         tracing::warn!(
+                            code = %codes::HEADER_NOT_READ,
                             header = header.as_str(),
                             seen = counted.events,
                             "a forwarding header is present, and ClientIp::peer() does not look at it: behind a proxy all \
@@ -57,6 +59,7 @@ impl LogOnce {
                 let header = header.clone();
                 move |counted| {
                     tracing::warn!(
+                        code = %codes::PEER_NOT_TRUSTED,
                         header = header.as_str(),
                         seen = counted.events,
                         "a forwarding header came from a peer that is not trusted and is ignored: either a client made \
@@ -74,6 +77,7 @@ impl LogOnce {
             let header = header.clone();
             move |counted| {
                 tracing::warn!(
+                    code = %codes::HEADER_REPEATED,
                     header = header.as_str(),
                     seen = counted.events,
                     "a trusted proxy passed on more than one line of a header that it should have overwritten: configure it \
