@@ -3,6 +3,7 @@
 mod book;
 mod circles;
 mod client_module;
+mod codes;
 mod dependencies;
 mod links;
 pub(super) mod pages;
@@ -41,6 +42,7 @@ pub(super) fn check(workspace: &Workspace) -> Result<()> {
     broken.extend(dependencies::violations(&workspace.packages));
     broken.extend(circles::violations(&sources));
     broken.extend(client_module::violations(&sources));
+    broken.extend(codes::violations(&sources));
     broken.extend(rooms::violations(&sources));
     broken.extend(playground::violations(workspace)?);
     broken.extend(type_names::violations(&sources));
