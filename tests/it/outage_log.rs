@@ -47,10 +47,11 @@ async fn outage_of_redis_is_one_line_for_all_policies() {
         tokio::time::sleep(Duration::from_millis(50)).await;
         lines.extend(log.take());
     }
-    let policies = "search: open on /search; shop.path: local, whole limit";
     let of = |text: &str| lines.iter().filter(|line| line.contains(text)).cloned().collect::<Vec<_>>();
+    assert_eq!(of("WARN redis cannot answer code=PC304 ").len(), 1, "{lines:?}");
+    let policies = "search: open on /search; shop.path: local, whole limit";
     let (down, up) = (
-        of("the store of the rate limiter cannot answer"),
+        of("the store of the rate limiter cannot answer code=PC301 "),
         of("the store of the rate limiter answers again"),
     );
     assert!(down.len() == 1 && down[0].ends_with(&format!("meanwhile=\"{policies}\"")), "{lines:?}");

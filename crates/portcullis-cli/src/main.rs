@@ -83,10 +83,14 @@ fn main() -> ExitCode {
     }
 }
 
-/// The code of the error in parentheses, if it has one.
+/// The code of an error in parentheses, if it has one.
 fn code_of(error: &anyhow::Error) -> String {
-    match error.downcast_ref() {
-        Some(RedisLimiterError::Store(SetupError::Connect(error))) => format!(" ({})", error.code()),
+    let of_store = match error.downcast_ref() {
+        Some(RedisLimiterError::Store(error)) => Some(error),
+        _ => error.downcast_ref(),
+    };
+    match of_store {
+        Some(SetupError::Connect(error)) => format!(" ({})", error.code()),
         _ => String::new(),
     }
 }

@@ -60,7 +60,7 @@ pub(crate) fn with_flag(error: ServeError) -> anyhow::Error {
 /// Logs what was lost at the end of a service. Returns whether everything was finished.
 pub(crate) fn report(finished: Finished) -> bool {
     if finished.cut_off > 0 {
-        tracing::warn!(code = %codes::REQUESTS_CUT_OFF, connections = finished.cut_off, "requests in progress were cut off");
+        tracing::warn!(code = %codes::REQUESTS_CUT_OFF, connections = finished.cut_off, "requests in progress were cut off: a longer --drain-timeout lets them finish");
     }
     if finished.unsettled > 0 {
         tracing::warn!(

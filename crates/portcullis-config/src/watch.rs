@@ -131,7 +131,7 @@ async fn follow(live: WeakLiveRules, options: WatchOptions, mut hangups: Hangups
         });
         // Only a panic of the reader ends it otherwise.
         let Ok(next) = look.await else {
-            return tracing::error!(code = %codes::RULES_UNWATCHED, "the files of the rules are watched no more");
+            return tracing::error!(code = %codes::RULES_UNWATCHED, "the files of the rules are watched no more: restart the service");
         };
         looks = next;
         is_forced = tokio::select! {

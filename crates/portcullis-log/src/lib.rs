@@ -1,4 +1,5 @@
 //! Counted log lines: some at once, and then one for all others when the interval is over, by the clock of the runtime.
+//! And the [codes] of all warnings and errors.
 //!
 //! ```
 //! use portcullis_log::{LogThrottle, UnsaidLines};

@@ -79,7 +79,7 @@ impl Shards {
                     keys,
                     bytes,
                     checks = counted.events,
-                    "the memory store has no room for more keys of this policy: new keys share overflow states; checks counted \
+                    "the memory store has no room for more keys of this policy: new keys share overflow states; raise --memory-keys, in code `capacity`; checks counted \
                      since the last such line"
                 );
             }

@@ -87,6 +87,27 @@ fn mistakes_end_the_start_with_an_exit_code() {
     }
 }
 
+#[test]
+fn unusable_store_is_named_with_its_code() {
+    let folder = folder();
+    let rules = folder.write("limits.toml", RULES);
+    for (arguments, expected) in [
+        (
+            vec!["serve", &rules, "--store", "http://127.0.0.1"],
+            "portcullis: the store http://127.0.0.1: `http://127.0.0.1",
+        ),
+        (
+            vec!["rules", "show", "--store", "http://127.0.0.1", "--verify-key", VERIFY_KEY],
+            "portcullis: `http://127.0.0.1",
+        ),
+    ] {
+        let (_, _, error) = run(&arguments);
+        assert!(error.starts_with(expected) && error.ends_with(" (PC317)\n"), "{arguments:?}: {error}");
+    }
+}
+
+const VERIFY_KEY: &str = "d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a";
+
 /// Rules that believe a header of a named proxy, which calls of Envoy do not have.
 const TRUSTING: &str = "[client_ip]\nheader = \"x-forwarded-for\"\ntrusted_proxies = [\"192.0.2.1/32\"]\n\
     [policy.plan]\nstrategy = \"fixed_window\"\nquota = \"1/18250d\"\nkey = { header = \"x-user\", trusted = true }\n\

@@ -101,9 +101,11 @@ fn findings_of_reload_are_lines() {
     let bad = "[policy.all]\nstrategy = 'gcra'\nquota = 'much'\nkey = 'client'\n";
     let lines = lines_of_change("limits.toml", good, bad, ": error: policy.all.key: ");
     assert_eq!(lines.len(), 3, "{lines:#?}");
-    assert!(lines[0].contains("those of this generation stay generation=1 findings=2"), "{lines:#?}");
+    let refused = "those of this generation stay code=PC501 generation=1 findings=2";
+    assert!(lines[0].contains(refused), "{lines:#?}");
     for (line, place) in lines[1..].iter().zip(["limits.toml:3:", "limits.toml:4:"]) {
         assert!(line.contains(" ERROR ") && line.contains(place) && !line.contains("\\n"), "{line}");
+        assert!(line.ends_with(" code=PC502"), "{line}");
     }
 }
 
@@ -130,6 +132,7 @@ fn warnings_of_native_rules_are_lines_of_the_log() {
         ],
     );
     assert!(log.contains("costs 5"), "{log}");
+    assert_eq!(log.matches(" code=PC506 place=").count(), 2, "{log}");
 }
 
 #[test]
@@ -157,5 +160,5 @@ fn unknown_domain_is_one_line() {
         }
     });
     assert_lines(&log, &[("WARN", "no file has the domain of a call")]);
-    assert!(log.contains(r#"domain="shpo" calls=1"#), "{log}");
+    assert!(log.contains(r#" code=PC707 domain="shpo" calls=1"#), "{log}");
 }

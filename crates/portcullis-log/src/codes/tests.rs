@@ -82,7 +82,8 @@ Find the code of a log line here, and what to do. Each warning and error of the 
 `code=PC301`. A code keeps its meaning for ever, and is never used for another line. `..` stands for what varies. \"Once a minute\" is at
 once and then at most so often, with the number of events since the last line.
 
-What is wrong with files at the start, and what `portcullis check` prints, has no codes: each finding names the place, the value and the fix.
+If `portcullis` does not start because of its store, the code is at the end of the message, in parentheses. What is wrong with files at
+the start, and what `portcullis check` prints, has no codes: each finding names the place, the value and the fix.
 ";
 
 const GROUPS: [(&str, &[Described]); 9] = [

@@ -34,7 +34,7 @@ impl Observers {
         for observer in all.iter() {
             let observed = catch_unwind(AssertUnwindSafe(|| observer.on_call(call)));
             if observed.is_err() && !self.has_panicked.swap(true, Ordering::Relaxed) {
-                tracing::error!(code = %codes::CALL_OBSERVER_PANICKED, "an observer of the calls to redis has panicked");
+                tracing::error!(code = %codes::CALL_OBSERVER_PANICKED, "an observer of the calls to redis has panicked: calls go on, and it gets further ones; this is logged once for each store");
             }
         }
     }

@@ -162,7 +162,7 @@ impl Checks {
             self.untrusted.count(0, None, || {
                 |counted| {
                     let times = counted.events;
-                    tracing::warn!(code = %codes::CHECK_UNTRUSTED, times, "a peer that is not trusted asked for a check, and got 403");
+                    tracing::warn!(code = %codes::CHECK_UNTRUSTED, times, "a peer that is not trusted asked for a check, and got 403: name the networks of your proxies by --trust, in code by `CheckEndpoint::trust`");
                 }
             });
             return answer::text(StatusCode::FORBIDDEN, "this address may not ask for checks");

@@ -99,7 +99,7 @@ async fn a_key_by_route_around_a_router_is_explained_in_the_log() {
     assert_eq!(
         lines[1],
         "WARN Route::matched_path() finds no route, because no Axum router has seen the request: put the layer in the router, \
-         with `Router::layer` or `Router::route_layer`, instead of around it; counted since the last such line requests=1"
+         with `Router::layer` or `Router::route_layer`, instead of around it; counted since the last such line code=PC212 requests=1"
     );
     assert!(lines[2].starts_with(missing), "{lines:?}");
 }

@@ -103,7 +103,7 @@ async fn outages_are_logged_once_per_transition() {
         }
     }
     let (down, up) = (
-        "WARN the store of the rate limiter cannot answer error=the store is down meanwhile=\"open: open\"",
+        "WARN the store of the rate limiter cannot answer code=PC301 error=the store is down meanwhile=\"open: open\"",
         "INFO the store of the rate limiter answers again policies=\"open: open\"",
     );
     assert_eq!(log.lines(), [down, up, down, up, down]);
@@ -173,7 +173,7 @@ async fn outages_are_logged_once_with_policies_and_routes() {
                     POST /pay; check: local, whole limit";
     let expected = [
         format!(
-            r#"WARN the store of the rate limiter cannot answer error=the store is down meanwhile="{policies}""#
+            r#"WARN the store of the rate limiter cannot answer code=PC301 error=the store is down meanwhile="{policies}""#
         ),
         format!(r#"INFO the store of the rate limiter answers again policies="{policies}""#),
     ];

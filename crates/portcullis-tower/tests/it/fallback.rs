@@ -369,10 +369,10 @@ async fn the_log_lists_failure_modes_once_per_transition() {
     }
     let policies = "open for: open for 60s; local: local share 1/2; planned: local, whole limit (shadow)";
     let down = format!(
-        r#"WARN the store of the rate limiter cannot answer error=the store is down meanwhile="{policies}""#
+        r#"WARN the store of the rate limiter cannot answer code=PC301 error=the store is down meanwhile="{policies}""#
     );
     let rejected = "WARN the store of the rate limiter still cannot answer, for longer than a policy is open: requests \
-                   are rejected policies=\"open for: open for 60s\"";
+                   are rejected code=PC302 policies=\"open for: open for 60s\"";
     let up = format!(r#"INFO the store of the rate limiter answers again policies="{policies}""#);
     assert_eq!(log.lines(), [&*down, rejected, &up, &down, rejected, &up]);
 }

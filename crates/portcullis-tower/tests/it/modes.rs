@@ -290,7 +290,10 @@ async fn a_later_layer_with_chosen_keys_keeps_its_own_mode() {
         assert_eq!(send(&service, request(&[("x-user", "ada")])).await.status, status);
     }
     let lines = log.lines();
-    assert!(lines.len() == 1 && lines[0].ends_with("it keeps its own mode policy=p times=1"), "{lines:?}");
+    assert!(
+        lines.len() == 1 && lines[0].ends_with("it keeps its own mode code=PC108 policy=p times=1"),
+        "{lines:?}"
+    );
 }
 
 #[tokio::test]

@@ -170,7 +170,7 @@ async fn a_layer_that_is_on_limits_inside_of_one_that_is_off() {
 fn switching_off_is_logged_and_conflicts_are_errors() {
     let (log, _guard) = log();
     let registry = off();
-    assert_eq!(log.lines(), ["WARN the rate limiter is switched off: every request passes"]);
+    assert_eq!(log.lines(), ["WARN the rate limiter is switched off: every request passes code=PC101"]);
     assert!(registry.register(&daily()).is_ok());
     assert!(registry.register(&Policy::fixed_window("daily", Quota::per_day(3))).is_err());
 }

@@ -75,12 +75,11 @@ async fn overload_is_logged_separately_and_throttled() {
         send(&service, request(&[])).await;
     }
     let overloaded = "WARN the store of the rate limiter is overloaded: requests are rejected with 503; counted since the \
-                      last such line error=too many calls wait checks=1";
+                      last such line code=PC303 error=too many calls wait checks=1";
     assert_eq!(log.lines(), [overloaded]);
 
     // It neither ends an outage nor begins one.
-    let down =
-        r#"WARN the store of the rate limiter cannot answer error=the store is down meanwhile="all: open""#;
+    let down = r#"WARN the store of the rate limiter cannot answer code=PC301 error=the store is down meanwhile="all: open""#;
     for mode in [Mode::Down, Mode::Overloaded, Mode::Down] {
         store.set(mode);
         send(&service, request(&[])).await;
@@ -107,8 +106,9 @@ async fn a_remembered_denial_is_limited_and_ends_no_outage() {
     }
     assert_eq!(probe.calls(), 2);
     let meanwhile = r#"meanwhile="all: open; day: open""#;
-    let down =
-        format!("WARN the store of the rate limiter cannot answer error=the store is down {meanwhile}");
+    let down = format!(
+        "WARN the store of the rate limiter cannot answer code=PC301 error=the store is down {meanwhile}"
+    );
     assert_eq!(log.lines(), [down]);
 }
 

@@ -160,8 +160,8 @@ async fn missing_and_malformed_identities_are_throttled_in_the_log() {
         send(&service, request(&[("x-api-key", "s3cret"), ("x-api-key", "s3cret")])).await;
     }
     let expected = [
-        "WARN requests have no identity; counted since the last such line policy=all on_missing=Reject requests=1",
-        "WARN requests have a malformed identity, one of them with this error; counted since the last such line policy=all \
+        "WARN requests have no identity; counted since the last such line code=PC201 policy=all on_missing=Reject requests=1",
+        "WARN requests have a malformed identity, one of them with this error; counted since the last such line code=PC202 policy=all \
          error=header x-api-key was sent more than once requests=1",
     ];
     assert_eq!(log.lines(), expected);

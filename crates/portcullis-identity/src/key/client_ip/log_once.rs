@@ -49,7 +49,7 @@ impl LogOnce {
                             header = header.as_str(),
                             seen = counted.events,
                             "a forwarding header is present, and ClientIp::peer() does not look at it: behind a proxy all \
-                             clients are charged as one; ClientIp::behind() says which proxy to believe; counted since \
+                             clients are charged as one; name the proxy in rules by `[client_ip]`, in code by ClientIp::behind(); counted since \
                              the last such line"
                         );
                     }

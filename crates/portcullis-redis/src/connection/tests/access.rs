@@ -91,11 +91,12 @@ async fn a_deleted_user_is_logged_once_per_outage() {
         let log = log.lines();
         assert_eq!(log.len(), lines, "{log:#?}");
         let [gone, refused, back] = &log[lines - 3..] else { panic!("three lines") };
-        assert!(gone.contains("WARN") && gone.contains("redis cannot answer"), "{gone}");
+        assert!(gone.contains("WARN") && gone.contains("redis cannot answer code=PC304 "), "{gone}");
         assert!(
             refused.contains("ERROR") && refused.contains("refused the credentials: WRONGPASS"),
             "{refused}"
         );
+        assert!(refused.contains(" code=PC305 "), "{refused}");
         assert!(back.contains("INFO") && back.contains("redis answers again"), "{back}");
         assert!(!log.concat().contains("pw"), "{log:#?}");
     }

@@ -34,6 +34,7 @@ async fn one_line_lists_properties_and_another_what_to_change() {
         found[1].contains("WARN") && found[1].contains("set maxmemory-policy to noeviction"),
         "{found:#?}"
     );
+    assert!(found[1].contains(" code=PC314 "), "{found:#?}");
 }
 
 #[tokio::test]
@@ -55,7 +56,13 @@ async fn a_server_that_appears_later_is_examined_then() {
     let connection = Connection::open(&server.url(), options).await.unwrap();
     server.run();
     until(|| log.lines().iter().any(|line| line.contains("ERROR"))).await;
-    assert!(log.lines().iter().any(|line| line.contains("does not run lua scripts")), "{:#?}", log.lines());
+    assert!(
+        log.lines()
+            .iter()
+            .any(|line| line.contains("does not run lua scripts") && line.contains(" code=PC307 ")),
+        "{:#?}",
+        log.lines()
+    );
     drop(connection);
 }
 
