@@ -146,6 +146,10 @@ async fn log_of(kind: EventKind<'_>, captured: &Captured) -> Vec<(&'static str, 
         let first = (0..counts.len()).find_map(|index| lines(index).next()).unwrap_or_default();
         (level, [0, 1, 2, 3, 4].map(|index| lines(index).count()), text_of(first))
     };
+    for line in counts.iter().flat_map(|lines| lines.lines()) {
+        let needs_code = ["ERROR", "WARN"].iter().any(|level| line.trim_start().starts_with(level));
+        assert_eq!(line.contains(" code=PC"), needs_code, "{line}");
+    }
     let levels = ["ERROR", "WARN", "INFO", "DEBUG", "TRACE"].map(of_level);
     levels.into_iter().filter(|(_, counts, _)| *counts != [0; 5]).collect()
 }
