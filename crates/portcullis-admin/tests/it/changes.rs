@@ -141,7 +141,11 @@ async fn each_change_is_an_audit_event_with_its_actor() {
     assert!(!captured.text().contains("portcullis::audit"));
     let too_long = with(of(ADA), &json!({ "duration_seconds": 1_u64 << 40 }));
     limited.post("/v1/block", &too_long).await;
-    assert!(captured.take_line("portcullis::audit").contains("outcome=\"failed\""));
+    let line = captured.take_line("portcullis::audit");
+    assert!(
+        line.contains("a limit was not changed code=PC903 ") && line.contains("outcome=\"failed\""),
+        "{line}"
+    );
 }
 
 #[tokio::test]

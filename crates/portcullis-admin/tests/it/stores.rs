@@ -68,7 +68,8 @@ async fn a_change_of_unknown_fate_says_so() {
     let reset = limited.post("/v1/reset", &of("ada")).await;
     assert_eq!(reset.problem(), (503, None));
     assert!(reset.text.contains("may have been made"), "{reset:?}");
-    assert!(captured.take_line("portcullis::audit").contains("outcome=\"unknown\""));
+    let line = captured.take_line("portcullis::audit");
+    assert!(line.contains(" code=PC904 ") && line.contains("outcome=\"unknown\""), "{line}");
     assert!(!limited.post("/v1/budget", &of("ada")).await.text.contains("may have been made"));
 }
 

@@ -228,7 +228,7 @@ impl ConnectError {
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() {
-    /// use portcullis_redis::{RedisStore, SetupError};
+    /// use portcullis::redis::{RedisStore, SetupError};
     ///
     /// let Err(SetupError::Connect(error)) = RedisStore::builder("http://127.0.0.1").connect().await else {
     ///     panic!("it is no url of redis")
