@@ -109,7 +109,7 @@ impl Subjects {
 }
 
 /// What is logged within an hour of an event that happens 200 times at its beginning, and again after 59 s, 60 s and an hour, with the
-/// lines between them, and what is left in the end. Each level has its number of lines and the text of the first.
+/// lines between them, and what is left in the end. Each level has its number of lines and the first of them.
 async fn log_of(kind: EventKind<'_>, captured: &Captured) -> Vec<(&'static str, [usize; 5], String)> {
     let (registry, log) = (Registry::off(), EventLog::default());
     let mut counts = Vec::new();
@@ -144,7 +144,7 @@ async fn log_of(kind: EventKind<'_>, captured: &Captured) -> Vec<(&'static str, 
     let of_level = |level: &'static str| {
         let lines = |index: usize| counts[index].lines().filter(|line| line.trim_start().starts_with(level));
         let first = (0..counts.len()).find_map(|index| lines(index).next()).unwrap_or_default();
-        (level, [0, 1, 2, 3, 4].map(|index| lines(index).count()), text_of(first))
+        (level, [0, 1, 2, 3, 4].map(|index| lines(index).count()), first.to_owned())
     };
     for line in counts.iter().flat_map(|lines| lines.lines()) {
         let needs_code = ["ERROR", "WARN"].iter().any(|level| line.trim_start().starts_with(level));
@@ -163,6 +163,12 @@ fn text_of(line: &str) -> String {
     let text =
         line.split_whitespace().skip(1).take_while(|word| !is_field(word)).collect::<Vec<_>>().join(" ");
     text.trim_end_matches("; counted since the last such line").to_owned()
+}
+
+/// A link to what the code of a line means and what to do.
+fn code_of(line: &str) -> String {
+    let code = line.split_once(" code=").and_then(|(_, rest)| rest.split_whitespace().next());
+    code.map_or_else(String::new, |code| format!("[{code}](codes.md#{})", code.to_lowercase()))
 }
 
 fn how_often(counts: [usize; 5]) -> &'static str {
@@ -186,10 +192,9 @@ async fn reference_page_has_all_events() {
     for (label, kind) in subjects.kinds() {
         let logged = log_of(kind, &captured).await;
         assert_eq!(logged.is_empty(), label.is_empty(), "{kind:?}: {logged:?}");
-        for (level, counts, text) in logged {
-            let lines = how_often(counts);
-            writeln!(rows, "| {label} | {level} | {lines} | `{text}` | {} |", look_into(label, level))
-                .unwrap();
+        for (level, counts, line) in logged {
+            let (often, code, text) = (how_often(counts), code_of(&line), text_of(&line));
+            writeln!(rows, "| {label} | {level} | {often} | {code} | `{text}` |").unwrap();
         }
     }
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/events.md");
@@ -201,21 +206,6 @@ async fn reference_page_has_all_events() {
             fs::read_to_string(path).unwrap() == page,
             "docs/reference/events.md is not what is logged: set UPDATE_REFERENCE to write it\n{page}"
         );
-    }
-}
-
-/// What an operator does about a line.
-fn look_into(label: &str, level: &str) -> &'static str {
-    let found = LOOK_INTO.iter().find(|(known, _)| *known == label && matches!(level, "ERROR" | "WARN"));
-    found.map_or("", |(_, text)| *text)
-}
-
-#[test]
-fn each_warning_names_a_remedy() {
-    let subjects = Subjects::new();
-    let labels: Vec<_> = subjects.kinds().into_iter().map(|(label, _)| label).collect();
-    for (label, _) in LOOK_INTO {
-        assert!(labels.contains(&label), "{label}");
     }
 }
 
@@ -276,43 +266,6 @@ fn page_was_made_from_all_kinds() {
 
 const KIND_SOURCE: &str = include_str!("../../../portcullis-engine/src/event/kind.rs");
 
-const LOOK_INTO: [(&str, &str); 28] = [
-    ("`Misconfigured`", "The line names the fix. Requests get 500 until then."),
-    ("`OutcomePanicked`", "The closure of `charge_when` panics."),
-    ("`RulesRejected`", "The line has the findings. The last good rules stay."),
-    (
-        "`StoreFailed`, the first of an outage of the store",
-        "Repair the store. The line has the failure modes that apply meanwhile.",
-    ),
-    ("`OpenForExpired`", "Repair the store. Requests are rejected from here on."),
-    ("`StoreOverloaded`", "Reduce the load of the store. Requests get 503."),
-    ("`TooManyWaiting`", "Raise the limit on waiting requests, or shorten the waits. Requests get 503."),
-    ("`NotReady`", "The inner service is overloaded. Requests get 503."),
-    ("`Shed`", "The service is overloaded. Requests get 503."),
-    ("`TooManyUnsettled`", "A client sends many requests at once, or the service is slow."),
-    ("`LookupFailed`", "Repair what the look-up asks. Requests get 503."),
-    ("`QuotaLookupFailed`", "Repair what the look-up asks. Callers get the quota of the policy."),
-    ("`QuotaRefused`", "Declare the quota at the policy."),
-    ("`IdentityMissing`", "Clients lack a credential. If all requests do, correct the extractor."),
-    (
-        "`IdentityMalformed`",
-        "Clients send malformed values. If all requests do, correct the proxy or the extractor.",
-    ),
-    ("`ShadowUnidentified`", "As above, before the policy is enforced."),
-    ("`LockedOut`", "A client guesses, or retries at once."),
-    ("`RefundDropped`", "Too many clients disconnect at once. Their requests stay charged."),
-    ("`ChargeDropped`", "Requests end outside of a Tokio runtime."),
-    ("`DebtExceeded`", "The estimates of reservations are too low."),
-    ("`SettlementLost`", "The line has the cause: usually the store."),
-    ("`UsageLost`", "The line has the cause. OpenAI's streams state their usage only with `include_usage`."),
-    ("`PermitLapsed`", "The store failed for longer than a lease, or the process stood still."),
-    ("`UpgradeReleased`", "The handler that upgrades does not keep the permit."),
-    ("`ChargedTwice`", "Two nested layers have the same policy."),
-    ("`OutgoingClosed`", "The server allows less than the policy, or counts other requests too."),
-    ("`OutgoingHintIgnored`", "The server states a time in a form that cannot be read."),
-    ("`OutgoingNotShared`", "Repair the store. Other processes go on calling the server."),
-];
-
 const PAGE: &str = "\
 # Events
 
@@ -334,9 +287,11 @@ The levels: ERROR is a mistake in the program or its rules. WARN is for an opera
 set. DEBUG is for single rejections: 100 a minute and layer, then one line with the number of the others. TRACE is for single decisions, without
 a bound.
 
+The code leads to what the line means and what to do.
+
 The target of the lines is `portcullis_engine::event::log`, except for those about rules.
 
-| event | level | lines | text | what to do |
+| event | level | lines | code | text |
 |---|---|---|---|---|
 ROWS
 
