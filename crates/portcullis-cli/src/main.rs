@@ -13,9 +13,9 @@
 //! ```
 
 mod commands;
-#[cfg(test)]
-mod reference;
 mod service;
+#[cfg(test)]
+mod tests;
 
 use std::io::{self, Write as _};
 use std::process::ExitCode;

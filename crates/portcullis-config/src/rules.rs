@@ -6,6 +6,7 @@ mod check;
 mod document;
 mod explain;
 mod key;
+mod matched;
 mod matcher;
 mod options;
 mod overlap;
@@ -34,7 +35,7 @@ use crate::door::{Door, Need, needs};
 use crate::fields::Findings;
 use crate::load::{Loaded, Loader};
 
-pub use explain::Match;
+pub use matched::Match;
 pub use rule::Rule;
 pub use set::RuleSet;
 pub use tier::Tier;

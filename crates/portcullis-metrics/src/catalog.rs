@@ -214,4 +214,4 @@ const fn histogram(
 }
 
 #[cfg(test)]
-mod reference;
+mod tests;

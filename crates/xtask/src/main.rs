@@ -7,9 +7,9 @@ mod faults;
 mod instructions;
 mod lines;
 mod python;
-#[cfg(test)]
-mod reference;
 mod test;
+#[cfg(test)]
+mod tests;
 mod tools;
 mod wasm;
 mod workspace;

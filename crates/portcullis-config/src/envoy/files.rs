@@ -5,7 +5,7 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::loader::without_place;
+use super::findings::without_place;
 use super::{MAX_ENTRIES, MAX_FILES, MAX_FOLDERS};
 use crate::diagnostic::{Diagnostic, Severity};
 use crate::load::open;

@@ -57,3 +57,8 @@ impl Findings {
         self.list
     }
 }
+
+/// A mistake that has no place in a file.
+pub(super) fn without_place(message: String, help: &str) -> Diagnostic {
+    Diagnostic::without_place(Severity::Error, message).help(help)
+}

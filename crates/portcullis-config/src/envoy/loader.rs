@@ -3,10 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::findings::Findings;
+use super::findings::{Findings, without_place};
 use super::table::Builder;
 use super::{Descriptors, Files, MAX_FILE_BYTES, MAX_FILES, document, yaml};
-use crate::diagnostic::{Diagnostic, Diagnostics, Severity};
+use crate::diagnostic::{Diagnostic, Diagnostics};
 use crate::load::open;
 use crate::source::{FileId, Sources, Span};
 
@@ -136,9 +136,4 @@ impl Loader {
 fn read(path: &Path) -> Result<String, String> {
     let bytes = open::read(path).map_err(|error| error.reason())?;
     String::from_utf8(bytes).map_err(|error| error.to_string())
-}
-
-/// A mistake that has no place in a file.
-pub(super) fn without_place(message: String, help: &str) -> Diagnostic {
-    Diagnostic::without_place(Severity::Error, message).help(help)
 }

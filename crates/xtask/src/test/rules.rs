@@ -116,7 +116,7 @@ pub(crate) fn is_test(file: &Path) -> bool {
 
 /// The text without comments, and without the tests at its end.
 fn code(text: &str) -> String {
-    let text = text.split("#[cfg(test)]\nmod tests").next().unwrap_or(text);
+    let text = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or(text);
     text.lines().filter(|line| !line.trim_start().starts_with("//")).flat_map(|line| [line, "\n"]).collect()
 }
 
