@@ -2,6 +2,7 @@
 
 pub(crate) mod admin;
 pub(crate) mod descriptors;
+pub(crate) mod documents;
 pub(crate) mod log;
 pub(crate) mod readiness;
 pub(crate) mod signals;

@@ -150,7 +150,7 @@ impl Loader {
             Origin::Text { name, format, text } => documents.read_text(name, *format, text),
         }
         let documents::Documents { sources, mut nodes, files, folders, .. } = documents;
-        let remote = overlay::take(&mut nodes, &findings);
+        let remote = overlay::take(&mut nodes, &self.hooks.doors, &findings);
         Loaded {
             sources: Arc::new(sources),
             documents: nodes,

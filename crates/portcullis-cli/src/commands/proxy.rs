@@ -22,12 +22,12 @@ use crate::service::log::LogArguments;
 use crate::service::signals::Signals;
 use crate::service::store::StoreArguments;
 use crate::service::tls::TlsArguments;
-use crate::service::{self, descriptors};
+use crate::service::{self, descriptors, documents};
 
 /// Forwards requests to an upstream, and limits them by rules before that.
 ///
-/// Rules are reloaded when their file changes, and at SIGHUP. At SIGTERM and SIGINT the proxy finishes the requests and web sockets in
-/// progress, and ends; at a second signal it ends at once. The first line of standard output is a JSON object with the
+/// Rules are reloaded when their file changes, and at SIGHUP. With a store in Redis, the signed document of `[remote]` changes them too. At
+/// SIGTERM and SIGINT the proxy finishes the requests and web sockets in progress, and ends; at a second signal it ends at once. The first line of standard output is a JSON object with the
 /// address; the log goes to standard error.
 ///
 /// Exits with 0 after it has finished all requests, with 1 if the rules have errors, a request was cut off, a settlement was not made or a second signal came, and
@@ -82,7 +82,8 @@ impl Proxy {
         let upstream = self.target.upstream()?;
         let tls = self.tls.read()?;
         let Some(rules) = self.load()? else { return Ok(false) };
-        let limiter = self.store.limiter(Some(rules)).await?;
+        let (limiter, store) = self.store.limiter(Some(rules)).await?;
+        let _document = documents::follow(&limiter, store, &self.rules)?;
         let _watch = match limiter.rules().ok() {
             Some(live) => Some(Watch::start(live, WatchOptions::new())?),
             None => None,

@@ -15,13 +15,13 @@ use serde_json::json;
 use crate::service::log::LogArguments;
 use crate::service::signals::Signals;
 use crate::service::store::StoreArguments;
-use crate::service::{self, descriptors};
+use crate::service::{self, descriptors, documents};
 use rules::Limits;
 
 /// Limits the requests of proxies and services that ask it: Envoy's rate limit service over gRPC, and checks over HTTP.
 ///
-/// Rules are reloaded when their file changes, and at SIGHUP. At SIGTERM and SIGINT the service becomes not ready, finishes the
-/// requests in progress, and ends; at a second signal it ends at once. The first line of standard output is a JSON object
+/// Rules are reloaded when their file changes, and at SIGHUP. With a store in Redis, the signed document of `[remote]` changes them too. At
+/// SIGTERM and SIGINT the service becomes not ready, finishes the requests in progress, and ends; at a second signal it ends at once. The first line of standard output is a JSON object
 /// with the addresses; the log goes to standard error.
 ///
 /// Exits with 0 after it has finished all requests, with 1 if the rules have errors, a request was cut off, a settlement was not made or a second signal came, and
@@ -65,12 +65,13 @@ impl Serve {
             return Ok(false);
         };
         let tls = self.listeners.tls.read()?;
-        let limiter = self.store.limiter(limits.rules()).await?;
+        let (limiter, store) = self.store.limiter(limits.rules()).await?;
         let Some(protocols) = limits.serve(&self.source, &limiter, &self.listeners) else {
             return Ok(false);
         };
         let server = self.listeners.server(&limiter, tls, &protocols)?;
         let server = self.limits.apply(server);
+        let _document = documents::follow(&limiter, store, &self.rules)?;
         let _following = protocols.follow(server.readiness(), self.source.poll())?;
         let server = server.bind().await.map_err(service::with_flag)?;
         self.announce(&server, protocols.format());

@@ -3,10 +3,12 @@
 use std::env;
 use std::fs;
 use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use clap::Args;
+use portcullis::redis::RedisStore;
 use portcullis::rules::Rules;
 use portcullis::store::MemoryStore;
 use portcullis::{Limiter, Secret};
@@ -51,10 +53,13 @@ impl StoreArguments {
         format!("{scheme}://{host}")
     }
 
-    /// The limiter. A server that cannot be reached is no error.
-    pub(crate) async fn limiter(&self, rules: Option<Rules>) -> anyhow::Result<Limiter> {
+    /// The limiter, and its store in Redis. A server that cannot be reached is no error.
+    pub(crate) async fn limiter(
+        &self,
+        rules: Option<Rules>,
+    ) -> anyhow::Result<(Limiter, Option<RedisStore>)> {
         let Some(url) = self.url() else {
-            return self.in_memory(rules);
+            return Ok((self.in_memory(rules)?, None));
         };
         if !url.contains("://") {
             bail!("a store is `memory` or a URL such as redis://127.0.0.1:6379");
@@ -75,7 +80,11 @@ impl StoreArguments {
         if let Some(rules) = rules {
             builder = builder.with_rules(rules);
         }
-        builder.await.with_context(|| format!("the store {}", self.shown()))
+        let connected = Arc::<OnceLock<RedisStore>>::default();
+        let kept = Arc::clone(&connected);
+        let builder = builder.map_store(move |store| kept.get_or_init(|| store).clone());
+        let limiter = builder.await.with_context(|| format!("the store {}", self.shown()))?;
+        Ok((limiter, connected.get().cloned()))
     }
 
     fn in_memory(&self, rules: Option<Rules>) -> anyhow::Result<Limiter> {

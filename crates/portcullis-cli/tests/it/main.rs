@@ -7,6 +7,7 @@ mod admin_names;
 mod admin_tls;
 mod check;
 mod explain;
+mod fleet;
 mod identify;
 #[cfg(unix)]
 mod open_files;

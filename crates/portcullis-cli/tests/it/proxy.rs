@@ -1,5 +1,7 @@
 //! `portcullis proxy` as a process.
 
+mod documents;
+
 use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};

@@ -1,5 +1,6 @@
 //! `portcullis serve` as a process.
 
+mod documents;
 mod process;
 mod stores;
 mod tls;
@@ -13,6 +14,9 @@ use process::{RULES, Service, folder, read_until, rest, run};
 
 const SHOP: &str =
     "domain: shop\ndescriptors:\n  - key: user\n    rate_limit: { unit: year, requests_per_unit: 1 }\n";
+/// A call for native rules.
+const ADDRESS: &str =
+    r#"{"domain": "shop", "descriptors": [{"entries": [{"key": "remote_address", "value": "192.0.2.1"}]}]}"#;
 const ADA: &str = r#"{"domain": "shop", "descriptors": [{"entries": [{"key": "user", "value": "ada"}]}]}"#;
 
 /// The head of a check with a body of this length.
@@ -367,9 +371,8 @@ fn reload_refuses_what_the_service_cannot_do() {
     service.wait_until("ready", |service| service.get("/readyz").starts_with("HTTP/1.1 200"));
     service.write_rules(&format!("{RULES}in_flight = {{ limit = 4 }}\n"));
     service.wait_until("refused", |service| is_ready(service, true));
-    let call = r#"{"domain": "shop", "descriptors": [{"entries": [{"key": "remote_address", "value": "192.0.2.1"}]}]}"#;
     for status in ["200", "429"] {
-        let answer = service.ask(&(post(call.len()) + call));
+        let answer = service.ask(&(post(ADDRESS.len()) + ADDRESS));
         assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{answer}");
     }
     service.write_rules(RULES);

@@ -248,8 +248,8 @@ impl Loader {
     }
 
     /// Refuses rules that a door cannot apply, beside all other mistakes, also when they are read again. For commands, which have no
-    /// program around them: a name that only a program registers is a mistake of the file. A program asks
-    /// [`LiveRules::require_usable_by`](crate::LiveRules::require_usable_by) in its place.
+    /// program around them: a name that only a program registers is a mistake of the file, and a [note](crate::Severity::Note) says which
+    /// store `[remote]` needs. A program asks [`LiveRules::require_usable_by`](crate::LiveRules::require_usable_by) in its place.
     ///
     /// ```
     /// use portcullis::rules::{Door, Format, Loader, Rules};

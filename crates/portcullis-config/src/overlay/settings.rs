@@ -6,6 +6,8 @@ mod tests;
 use std::time::Duration;
 
 use super::Overlay;
+use crate::diagnostic::Diagnostic;
+use crate::door::Door;
 use crate::fields::{Fields, decode, did_you_mean, quoted};
 use crate::findings::Findings;
 use crate::tables::{POLICY, REMOTE};
@@ -58,8 +60,9 @@ impl RemoteSettings {
     }
 }
 
-/// Removes `[remote]` from the documents, and reads it. `None` if there is none, or it has mistakes.
-pub(crate) fn take(documents: &mut [Node], findings: &Findings) -> Option<RemoteSettings> {
+/// Removes `[remote]` from the documents, and reads it. `None` if there is none, or it has mistakes. A command has its document in one kind
+/// of store.
+pub(crate) fn take(documents: &mut [Node], doors: &[Door], findings: &Findings) -> Option<RemoteSettings> {
     let mut taken = documents.iter_mut().filter_map(|document| document.take("remote"));
     let first = taken.next()?;
     for other in taken {
@@ -90,6 +93,9 @@ pub(crate) fn take(documents: &mut [Node], findings: &Findings) -> Option<Remote
         fields.error("poll", message).help(help);
     }
     let verify_key = verify_key.filter(|_| findings.errors() == before && cfg!(feature = "signed"))?;
+    if !doors.is_empty() {
+        findings.add(Diagnostic::note("remote", first.name_span, IN_REDIS));
+    }
     Some(RemoteSettings { key, verify_key, allow, minimum_number, poll })
 }
 
@@ -129,6 +135,7 @@ fn allowed(node: &Node, path: &str, findings: &Findings) -> Vec<String> {
 }
 
 const NAMES: &str = "write names of fields of policies, such as \"limit\", \"burst\" and \"mode\"";
+const IN_REDIS: &str = "the signed document is in Redis: without `--store redis://..` the table is refused";
 const MAX_KEY: usize = 255;
 const DEFAULT_POLL: Duration = Duration::from_secs(5);
 /// Shorter ones are calls without a use; this one is for tests.
