@@ -1,5 +1,6 @@
 //! Short guides to what most services need first. The [book] has a tutorial, a page for each task, and the reference.
-#![doc = concat!("\n[book]: ", env!("CARGO_PKG_HOMEPAGE"), "/index.html")]
+//!
+#![doc = concat!("[book]: ", env!("CARGO_PKG_HOMEPAGE"), "/index.html")]
 
 /// The client that is charged.
 ///
@@ -20,6 +21,7 @@
 /// another layer has verified: [`key::Extension`](crate::key::Extension).
 ///
 /// See [Find the client's address], [Place the layers], and [Identity and forging].
+///
 #[doc = book!("Find the client's address", "how-to/address/index")]
 #[doc = book!("Place the layers", "how-to/service/layers")]
 #[doc = book!("Identity and forging", "understand/identity")]
@@ -47,6 +49,7 @@ pub mod identity {}
 /// [`Limiter::check`](crate::Limiter::check).
 ///
 /// See [Headers and statuses], and [Decide what clients see].
+///
 #[doc = book!("Headers and statuses", "reference/responses")]
 #[doc = book!("Decide what clients see", "how-to/clients/index")]
 pub mod responses {}
@@ -65,6 +68,7 @@ pub mod responses {}
 /// ```
 ///
 /// See [Set up Redis], [When the store fails], and [Size Redis and memory].
+///
 #[doc = book!("Set up Redis", "how-to/operate/redis")]
 #[doc = book!("When the store fails", "understand/failures")]
 #[doc = book!("Size Redis and memory", "how-to/operate/sizing")]
@@ -94,6 +98,7 @@ pub mod stores {}
 /// `portcullis check limits.toml` finds mistakes before the service does.
 ///
 /// See [Limits in a file], [Fields of rules], and [Check and change rules safely].
+///
 #[doc = book!("Limits in a file", "start/rules")]
 #[doc = book!("Fields of rules", "reference/rules")]
 #[doc = book!("Check and change rules safely", "how-to/operate/rules")]
@@ -124,5 +129,6 @@ pub mod rules {}
 /// [`Limiter::off`](crate::Limiter::off) lets every request pass.
 ///
 /// See [Test your service].
+///
 #[doc = book!("Test your service", "how-to/service/testing")]
 pub mod testing {}

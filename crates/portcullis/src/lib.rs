@@ -110,15 +110,16 @@
 //! | `metrics` | the module `metrics`: counters, gauges and histograms for Prometheus, and everything else that reads the `metrics` facade |
 //! | `testing` | the module `testing`: a limiter with a clock that a test sets |
 //! | `usage` | the module `usage`: the tokens that responses of language models state, read as they pass |
-#![doc = concat!("\n[book]: ", env!("CARGO_PKG_HOMEPAGE"), "/index.html")]
-#![doc = concat!("\n[The command]: ", env!("CARGO_PKG_HOMEPAGE"), "/reference/command.html")]
-#![doc = concat!("\n[Set up Redis]: ", env!("CARGO_PKG_HOMEPAGE"), "/how-to/operate/redis.html")]
-#![doc = concat!("\n[Alert on limits]: ", env!("CARGO_PKG_HOMEPAGE"), "/how-to/operate/alerts.html")]
-#![doc = concat!("\n[Look and intervene]: ", env!("CARGO_PKG_HOMEPAGE"), "/how-to/operate/admin.html")]
-#![doc = concat!("\n[Watch the live page]: ", env!("CARGO_PKG_HOMEPAGE"), "/how-to/operate/live-page.html")]
-#![doc = concat!("\n[Run the service]: ", env!("CARGO_PKG_HOMEPAGE"), "/how-to/gateway/serve.html")]
-#![doc = concat!("\n[reverse proxy]: ", env!("CARGO_PKG_HOMEPAGE"), "/how-to/gateway/proxy.html")]
-#![doc = concat!("\n[Warnings and errors]: ", env!("CARGO_PKG_HOMEPAGE"), "/reference/codes.html")]
+//!
+#![doc = concat!("[book]: ", env!("CARGO_PKG_HOMEPAGE"), "/index.html")]
+#![doc = concat!("[The command]: ", env!("CARGO_PKG_HOMEPAGE"), "/reference/command.html")]
+#![doc = concat!("[Set up Redis]: ", env!("CARGO_PKG_HOMEPAGE"), "/how-to/operate/redis.html")]
+#![doc = concat!("[Alert on limits]: ", env!("CARGO_PKG_HOMEPAGE"), "/how-to/operate/alerts.html")]
+#![doc = concat!("[Look and intervene]: ", env!("CARGO_PKG_HOMEPAGE"), "/how-to/operate/admin.html")]
+#![doc = concat!("[Watch the live page]: ", env!("CARGO_PKG_HOMEPAGE"), "/how-to/operate/live-page.html")]
+#![doc = concat!("[Run the service]: ", env!("CARGO_PKG_HOMEPAGE"), "/how-to/gateway/serve.html")]
+#![doc = concat!("[reverse proxy]: ", env!("CARGO_PKG_HOMEPAGE"), "/how-to/gateway/proxy.html")]
+#![doc = concat!("[Warnings and errors]: ", env!("CARGO_PKG_HOMEPAGE"), "/reference/codes.html")]
 // Badges of features on docs.rs, whose rustdoc is nightly.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(not(feature = "axum"), doc = "\n[`MissingCharge`]: #features")]
@@ -132,7 +133,7 @@
 /// A reference to a page of the book.
 macro_rules! book {
     ($label:literal, $page:literal) => {
-        concat!("\n[", $label, "]: ", env!("CARGO_PKG_HOMEPAGE"), "/", $page, ".html\n")
+        concat!("[", $label, "]: ", env!("CARGO_PKG_HOMEPAGE"), "/", $page, ".html")
     };
 }
 

@@ -124,10 +124,11 @@ impl Limiter {
     }
 
     /// Adds an observer of the events in all layers: what is admitted, rejected, refunded, and how the store answers. The log is
-    /// written all the same. See [`Observer`] for what an observer may do, and [Observe decisions] for one that counts what it drops.
-    #[doc = book!("Observe decisions", "how-to/service/observers")]
-    /// It also applies to clones of this limiter, and to layers that it has built already.
+    /// written all the same. See [`Observer`] for what an observer may do, and [Observe decisions].
     ///
+    #[doc = book!("Observe decisions", "how-to/service/observers")]
+    ///
+    /// It also applies to clones of this limiter, and to layers that it has built already.
     /// ```
     /// use std::sync::mpsc::sync_channel;
     ///

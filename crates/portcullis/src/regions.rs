@@ -13,7 +13,9 @@ pub use portcullis_regions::{NoRuntime, RegionalStore, RegionalStoreBuilder, Sha
 /// Each limit is divided by [`Shares`]: the region keeps a fixed share in its own Redis, the rest is sold by the home store, which is a
 /// Redis that all regions reach. Decisions are made in the region; home is asked in the background only. [Several regions]
 /// has the bound and what happens in a cut.
+///
 #[doc = book!("Several regions", "understand/regions")]
+///
 /// The states of the home store have the namespace of the limiter with `.home` at its end, so that it may be the server of one of the
 /// regions. They are found by the fingerprints of clients: the secret and the namespace must be the same in all regions, else each
 /// region would have the whole home share.

@@ -14,7 +14,9 @@ impl Limiter {
     /// `authorize` is called for each request before anything else, and returns who makes it: the actor, who stands in an audit event for every
     /// change. The [Admin API] has the routes and what they guard against. Call it once per limiter, after the limiter has got
     /// its rules: it adds an observer.
+    ///
     #[doc = book!("Admin API", "reference/admin")]
+    ///
     /// ```
     /// use axum::Router;
     /// use axum::http::request::Parts;

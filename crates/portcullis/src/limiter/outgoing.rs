@@ -13,7 +13,9 @@ impl Limiter {
     /// servers answer. The key is [the host](crate::outgoing::Authority), or what [`by`](OutgoingLayer::by) sets.
     ///
     /// See the module [`outgoing`](crate::outgoing) and [Keep to a partner's limits].
+    ///
     #[doc = book!("Keep to a partner's limits", "how-to/service/partners")]
+    ///
     /// ```
     /// use std::time::Duration;
     ///

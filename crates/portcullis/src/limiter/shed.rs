@@ -9,7 +9,9 @@ impl Limiter {
     /// Makes a layer that rejects requests while the service is overloaded, the least important ones first: 503, with a spread
     /// `Retry-After`. It adapts its limit on requests in flight within this range, beginning at the floor; other settings are [`ShedSettings`](crate::shed::ShedSettings). See [`shed`](crate::shed) and
     /// [Shed load].
+    ///
     #[doc = book!("Shed load", "how-to/service/shedding")]
+    ///
     /// A limiter with [rules](Self::with_rules) whose files have the table `[client_ip]` shares the places [per client](ShedLayer::share_per), unless
     /// the table has `share_places = false`.
     ///

@@ -37,7 +37,7 @@ pub(super) fn check(workspace: &Workspace) -> Result<()> {
     for page in &pages {
         broken.extend(links::dead(&workspace.root, page, &read(&workspace.root, page)?));
     }
-    broken.extend(pages::violations(&workspace.root, &files)?);
+    broken.extend(pages::violations(&workspace.root, &files, &sources)?);
     broken.extend(book::violations(&workspace.root, &pages, &sources)?);
     broken.extend(dependencies::violations(&workspace.packages));
     broken.extend(circles::violations(&sources));
