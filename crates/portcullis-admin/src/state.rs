@@ -49,12 +49,12 @@ type CallerNames = dyn Fn(Fingerprint) -> Option<String> + Send + Sync;
 /// The key of a caller, as answers show it.
 #[derive(Debug, Default, Serialize, ToSchema)]
 pub(crate) struct Caller {
-    /// The fingerprint of the key; `null` while the published secret is in use, and for a mode.
+    /// The fingerprint of the key; `null` while the published secret is in use, and without a key.
     pub(crate) fingerprint: Option<String>,
-    /// Why there is no fingerprint. Left out if there is one, and for a mode.
+    /// Why there is no fingerprint. Left out if there is one, and without a key.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) fingerprint_withheld: Option<&'static str>,
-    /// What cannot be verified about the key. Left out if a list or the key of a layer has shown it, and for a mode.
+    /// What cannot be verified about the key. Left out if a list or the key of a layer has shown the key, and without a key.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) note: Option<String>,
 }

@@ -192,10 +192,10 @@ Look up here what each command of `portcullis` does, and which arguments, option
 | exit code | meaning |
 |---|---|
 | 0 | all is well |
-| 1 | files have errors, a case differs, a server refuses, or a service was not finished in time |
+| 1 | files have errors, a case differs, a server refuses, or a service could not finish its requests in time |
 | 2 | the arguments are invalid, or a command could not begin |
 
-Options of a command, such as `--json` of `admin`, are options of the commands below it too.
+Options of a command, such as `--json` of `admin`, also apply to the commands below it.
 
 | environment variable | meaning |
 |---|---|

@@ -106,7 +106,7 @@ pub const METRICS: &[Metric] = &[
     counter(
         REQUESTS,
         &[RequestOutcome::LABEL],
-        "Requests to layers, and checks of handlers, by how they ended: admitted, or why they were rejected.",
+        "Requests to layers, and checks of handlers, by their outcome: admitted, or the reason of the rejection.",
     ),
     counter(DECISIONS, &[POLICY, DecisionOutcome::LABEL], "Decisions of enforced policies about requests."),
     counter(
@@ -114,18 +114,18 @@ pub const METRICS: &[Metric] = &[
         &[POLICY, WouldReject::LABEL],
         "Requests that a shadow policy would have rejected.",
     ),
-    counter(CHARGED_UNITS, &[POLICY], "Units that were charged, gross: refunded ones are included."),
-    counter(REFUNDED_UNITS, &[POLICY], "Units that were refunded. Charged minus refunded units are net."),
+    counter(CHARGED_UNITS, &[POLICY], "Units that were charged, including those that were refunded later."),
+    counter(REFUNDED_UNITS, &[POLICY], "Units that were refunded."),
     counter(DENIED_CHARGES, &[POLICY], "Charges of handlers that a policy has denied."),
     counter(UNCHARGED_UNITS, &[POLICY], "Units of settlements beyond the debt that a policy allows."),
-    counter(SOFT_LIMIT, &[POLICY], "Admitted requests that were warned of a limit."),
+    counter(SOFT_LIMIT, &[POLICY], "Admitted requests with a warning that a limit is near."),
     counter(EXEMPT, &[POLICY], "Requests that a policy does not count, because its extractor exempts them."),
     counter(SKIPPED, &[], "Requests that the lists of a layer exempt."),
     counter(PREFLIGHTS, &[], "Requests that were treated as CORS preflights."),
     counter(
         IDENTITY_ERRORS,
         &[POLICY, IdentityError::LABEL],
-        "Requests without the identity or the quota that a policy looks for, by the error.",
+        "Requests in which a policy did not find an identity or a quota, by the error.",
     ),
     counter(
         LOCK_OUTS,
@@ -135,14 +135,14 @@ pub const METRICS: &[Metric] = &[
     counter(
         PERMITS,
         &[POLICY, Permit::LABEL],
-        "Permits of requests in flight. Acquired without released and lapsed is what this process holds.",
+        "Permits of requests in flight. Acquired minus released and lapsed ones are those that this process holds.",
     ),
     histogram(WAITS, &[POLICY], Some(Unit::Seconds), "Time that requests have waited for their turn."),
     gauge(WAITING_REQUESTS, "Requests that wait now, for their turn or a look-up."),
     counter(LOOKUP_HITS, &[], "Results of look-ups that were taken from a cache."),
     counter(LOOKUPS, &[], "Look-ups that caches have started."),
     counter(LOOKUPS_JOINED, &[], "Requests that joined a look-up of another request."),
-    counter(LOOKUPS_FAILED, &[], "Look-ups of caches that ended by an error of the server."),
+    counter(LOOKUPS_FAILED, &[], "Look-ups of caches that ended with an error of the server."),
     counter(LOOKUPS_TIMED_OUT, &[], "Waits for look-ups that the deadline of a layer has ended."),
     gauge(
         LOOKUP_ENTRIES,
@@ -151,12 +151,12 @@ pub const METRICS: &[Metric] = &[
     counter(
         OVERLOADS,
         &[Overload::LABEL],
-        "Requests that were rejected because something is overloaded, by what.",
+        "Requests that were rejected because of an overload, by what is overloaded.",
     ),
     counter(SHED, &[ShedClass::LABEL], "Requests that were rejected because the service is overloaded."),
     counter(WOULD_SHED, &[ShedClass::LABEL], "Requests that a layer in shadow mode would have shed."),
-    gauge(SHED_LIMIT, "Requests in flight that the layers that shed load allow now."),
-    gauge(SHED_IN_FLIGHT, "Requests in flight in the layers that shed load."),
+    gauge(SHED_LIMIT, "Requests in flight that the layers against overload allow now."),
+    gauge(SHED_IN_FLIGHT, "Requests in flight in the layers against overload."),
     counter(
         SETTLEMENTS_LOST,
         &[POLICY, Loss::LABEL],
@@ -166,7 +166,7 @@ pub const METRICS: &[Metric] = &[
     counter(
         DROPPED_CORRECTIONS,
         &[Dropped::LABEL],
-        "Refunds and charges after a request that were not made: no runtime, or too many in progress.",
+        "Refunds and charges after a request that were not made, because there is no runtime or too many are in progress.",
     ),
     counter(
         WARNINGS,
@@ -193,7 +193,7 @@ pub const METRICS: &[Metric] = &[
         "Calls to the server of the store that failed, by kind.",
     ),
     counter(RULES_RELOADS, &[Reload::LABEL], "Reloads of rules, by whether the new ones apply."),
-    gauge(RULES_GENERATION, "The number of the rules that apply; 0 without rules."),
+    gauge(RULES_GENERATION, "The number of the rules that apply. 0 without rules."),
 ];
 
 const fn counter(name: &'static str, labels: &'static [&'static str], help: &'static str) -> Metric {

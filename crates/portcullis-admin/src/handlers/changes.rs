@@ -71,8 +71,8 @@ pub(crate) async fn post_revoke(Change { state, actor, body }: Change) -> Result
     change(&state, audit, target.caller, None, async { revoked.await.map(|()| of_store(&state)) }).await
 }
 
-/// Blocks a caller for a length of time: all its requests are rejected, under one policy or, with `everywhere`, under all policies of which its
-/// key is the key, or begins it.
+/// Blocks a caller for a length of time: all its requests are rejected, under one policy or, with `everywhere`, under all policies whose
+/// keys are its key or begin with it.
 #[utoipa::path(post, path = "/v1/block", request_body = BlockBody, responses((status = 200, body = Changed), Problems))]
 pub(crate) async fn post_block(Change { state, actor, body }: Change) -> Result<Response, Problem> {
     let BlockBody { policy, everywhere, identity, duration_seconds: length } = read(body).await?;

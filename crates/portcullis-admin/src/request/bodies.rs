@@ -116,7 +116,7 @@ pub(crate) struct BlockBody {
     /// The name of the policy. Left out with `everywhere`.
     #[schema(nullable)]
     pub(crate) policy: Option<String>,
-    /// Whether the caller is blocked under all policies of which its key is the key, or begins it.
+    /// Whether the caller is blocked under all policies whose keys are its key or begin with it.
     #[serde(default)]
     pub(crate) everywhere: bool,
     /// The caller.

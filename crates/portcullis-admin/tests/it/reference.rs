@@ -166,8 +166,8 @@ const PAGE: &str = "\
 Look up here every route of the admin API, with its body, its answers and its errors.
 [Look and intervene](../how-to/operate/admin.md) shows how to mount and call it. The same description is at `GET /v1/openapi.json`.
 
-Every request needs what the service's own function accepts, such as a bearer token. A refused request learns nothing, not even whether a
-route exists. Bodies are JSON, up to 16 KiB. Every answer has `Cache-Control: no-store`.
+Every request needs a credential that a function of the service accepts, such as a bearer token. The answer to a refused request reveals
+nothing, not even whether a route exists. Bodies are JSON, up to 16 KiB. Every answer has `Cache-Control: no-store`.
 
 Budgets, resets, grants and blocks apply in all processes that share the store. Modes, quotas of policies, counters and lists are those of the
 process that answers.

@@ -16,7 +16,7 @@ use crate::load::LoadArguments;
 #[derive(Debug, Args)]
 pub(crate) struct Check {
     /// Rules in TOML, YAML or JSON, a descriptor file of Envoy's rate limit service, or a folder of such files. Each file is a set of rules of
-    /// its own; those that it includes are checked with it. Names that only the program has are accepted, with a note.
+    /// its own; those that it includes are checked with it. Names that only a program registers are accepted, with a note.
     #[arg(value_name = "FILE", required = true)]
     files: Vec<PathBuf>,
 
@@ -26,8 +26,8 @@ pub(crate) struct Check {
     #[command(flatten)]
     load: LoadArguments,
 
-    /// Also checks that one place can do all that the rules say: `portcullis proxy`, `portcullis serve`, a check that a proxy asks for, or the
-    /// code of a program.
+    /// Also checks that one place supports all that the rules need: `portcullis proxy`, `portcullis serve`, a check that a proxy asks for,
+    /// or the code of a program.
     #[arg(long = "for", value_enum, value_name = "DOOR")]
     door: Option<CheckedDoor>,
 

@@ -29,7 +29,7 @@ pub(crate) struct Identify {
     #[arg(long, value_name = "CIDR", num_args = 1.., value_delimiter = ',')]
     trust: Vec<String>,
 
-    /// The maximum number of trusted hops. Without `--trust`, that many are trusted regardless of their addresses.
+    /// The maximum number of trusted hops. Without `--trust`, exactly this number is trusted, whatever their addresses.
     #[arg(long, value_name = "N")]
     hops: Option<usize>,
 

@@ -51,8 +51,8 @@ pub(crate) struct Proxy {
     #[command(flatten)]
     store: StoreArguments,
 
-    /// A network of proxies in front of this one, such as 10.0.0.0/8: their header is believed, by the rules and by what is forwarded.
-    /// Without it, the table `[client_ip]` of the rules says so; with both the rules are refused. May be given several times.
+    /// A network of proxies in front of this one, such as 10.0.0.0/8. Their header is believed by the rules, and forwarded. Without this
+    /// option the table `[client_ip]` of the rules names them; with both the rules are refused. May be given several times.
     #[arg(long, value_name = "CIDR", value_delimiter = ',')]
     trust: Vec<String>,
 

@@ -8,11 +8,11 @@ use portcullis_server::Server;
 /// When a service is ready.
 #[derive(Debug, Args)]
 pub(crate) struct ReadinessArguments {
-    /// How long the service still takes requests after a signal, while it is not ready already.
+    /// How long the service accepts requests after a signal, while it already reports that it is not ready.
     #[arg(long, value_name = "TIME", default_value = "0s", value_parser = humantime::parse_duration)]
     ready_delay: Duration,
 
-    /// Is ready without a connection to the store, since failure modes decide then.
+    /// Is ready even without a connection to the store; failure modes decide then.
     #[arg(long)]
     ready_without_store: bool,
 }

@@ -28,12 +28,12 @@ pub struct Input {
     log: PathBuf,
 
     /// The format of the log: `combined`, `json`, `w3c`, `envoy`, `istio`, `haproxy`, `alb`, `elb`, or the text of nginx's `log_format`,
-    /// such as `'$remote_addr [$time_local] "$request" $status'`. By default, the first line that can be read states it.
+    /// such as `'$remote_addr [$time_local] "$request" $status'`. By default it is found by the first line that can be read.
     #[arg(long, value_name = "FORMAT")]
     format: Option<Format>,
 
     /// Fields of JSON lines, such as `time=ts,client=ip,method=verb,path=url,status=code,host=vhost,header:x-api-key=key`. The
-    /// field of a nested object has a dot in its name: `request.uri`. Others are found under their usual names.
+    /// field of a nested object has a dot in its name: `request.uri`. Fields that are not named here are found under their usual names.
     #[arg(long, value_name = "PAIRS", default_value = "", hide_default_value = true)]
     fields: Fields,
 

@@ -14,8 +14,9 @@ use crate::load::LoadArguments;
 
 /// Shows which requests of an access log rules would have rejected: by rule, by caller and over time.
 ///
-/// Each line is a request at its instant, which the layers of a server decide about, in memory. Exits with 0, with 1 if the
-/// rules have errors, and with 2 if the log cannot be read. A rule whose key only the program has limits nothing, which a note says. Bodies, matched routes and the time that a response took are not in a log: requests in flight end at once.
+/// Each line is a request at its instant, about which the layers of a server decide, in memory. Exits with 0, with 1 if the
+/// rules have errors, and with 2 if the log cannot be read. A rule whose key only a program can find limits nothing, and a note names it.
+/// A log has no bodies, no matched routes and no durations of responses: requests in flight end at once.
 #[derive(Debug, Args)]
 pub struct Simulate {
     /// The rules.

@@ -19,19 +19,19 @@ table! { pub(crate) ROOT, "file", "A file of rules.", 0 to ANY;
 table! { pub(crate) CLIENT_IP, "client_ip", "Where the address of a client comes from.", 0 to ANY;
     "header", Text, "\"x-forwarded-for\", \"forwarded\", or a header with a single address.";
     "trusted_proxies", TEXTS, "Networks whose header is believed, such as \"10.0.0.0/8\".";
-    "or_peer", Bool, "Whether a trusted proxy that sends no header with a single address is the client itself, instead of an error, as without this field.";
-    "hops", UNITS, "The number of proxies whose header is believed: with networks at most so many, else exactly.";
-    "ipv4_prefix", Integer(1, 32), "The bits of an IPv4 address that make a client.", default("32");
-    "ipv6_prefix", Integer(1, 128), "The bits of an IPv6 address that make a client.", default("64");
-    "share_places", Bool, "Whether a layer that sheds load shares its places per client.", default("true");
+    "or_peer", Bool, "For a header with a single address: whether a trusted proxy that does not send it counts as the client. Otherwise that is an error.";
+    "hops", UNITS, "The number of proxies whose header is believed: at most this number with `trusted_proxies`, exactly this number without.";
+    "ipv4_prefix", Integer(1, 32), "Addresses with this number of first bits in common are one client (IPv4).", default("32");
+    "ipv6_prefix", Integer(1, 128), "Addresses with this number of first bits in common are one client (IPv6).", default("64");
+    "share_places", Bool, "Whether a layer that sheds load gives each client a share of its places.", default("true");
 }
 
 table! { pub(crate) REMOTE, "remote", "The signed document in a store that may change the policies.", 0 to ANY;
-    "verify_key", PUBLIC_KEY, "The public key that has to have signed it, as `portcullis rules keygen` prints it.", required();
+    "verify_key", PUBLIC_KEY, "The public key that verifies its signature, as `portcullis rules keygen` prints it.", required();
     "key", Text, "The key of the document in the store.", default("portcullis-rules");
     "allow", List(&FieldOf(&POLICY), 0, ANY), "The fields of policies that it may change.", default("[\"limit\",\"burst\",\"mode\"]");
     "minimum_number", UNITS, "The lowest number of a document.", default("0");
-    "poll", DURATION, "The time between two looks at the store.", default("5s");
+    "poll", DURATION, "How often the store is asked for a new document.", default("5s");
 }
 
 table! { pub(crate) LAYER, "layer", "What concerns all policies of a layer.", 0 to ANY;
@@ -40,17 +40,17 @@ table! { pub(crate) LAYER, "layer", "What concerns all policies of a layer.", 0 
     "spread_retries", DURATION, "The time over which retries of rejected clients are spread.";
     "limit_preflights", Bool, "Whether CORS preflights are limited.", default("false");
     "lookup_deadline", DURATION, "The longest wait for the look-up of a key or a quota.", default("1s");
-    "ready_deadline", DURATION, "The longest wait for the inner service, of a request that has waited or was looked up.", default("5s");
-    "discard_bodies", UNITS, "The bytes that are read of the bodies of rejected requests.", default("16777216");
+    "ready_deadline", DURATION, "How long a request that has waited or was looked up may then wait for the inner service.", default("5s");
+    "discard_bodies", UNITS, "How many bytes of the body of a rejected request are read and discarded.", default("16777216");
     "decision_in_response", Bool, "Whether responses carry the decision in their extensions, as they do if the limiter says so.", default("false");
     "with_charge", Bool, "Whether handlers get the charge of each request, to read and to correct.", default("false");
     "except", REQUEST_LIST, "Requests that are not limited.";
     "deny", REQUEST_LIST, "Requests that are always rejected, with 403.";
     "only", REQUEST_LIST, "The only requests that are limited.";
-    "reject_with", Nested(&REJECT_WITH), "What makes the responses to rejected requests, for policies that do not name their own. Without it, the limiter.";
+    "reject_with", Nested(&REJECT_WITH), "The responses to rejected requests, for policies without their own `reject_with`. Without it, those of the limiter.";
     "reject_as", Choice(&names(&FORMATS)), "The body of rejections for clients without a preference. Without it, that of the limiter, by default \"text\".";
-    "grpc_status", Integer(1, 16), "The status of gRPC of requests that limits reject. Without it, that of the limiter, by default 8.";
-    "show_generation", Text, "The header by which a request asks for the generation of the rules.";
+    "grpc_status", Integer(1, 16), "The gRPC status of requests that limits reject. Without it, that of the limiter, by default 8.";
+    "show_generation", Text, "The request header that asks for the generation of the rules.";
 }
 
 pub(crate) const HEADERS: [(&str, RateLimitHeaders); 7] = [

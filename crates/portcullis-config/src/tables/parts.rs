@@ -13,13 +13,13 @@ table! { pub(crate) REQUESTS, "requests", "Requests, by properties that all have
     "network", TEXTS, "Clients of these networks.";
     "method", Text, "A method of HTTP.";
     "grpc", Text, "A service or method of gRPC.";
-    "function", Text, "A matcher that the program registered by this name.";
-    "headers", Map(&VALUE), "Headers by name, as of `match`.";
-    "query", Map(&PARAMETER), "Parameters of the query by name, as of `match`.";
+    "function", Text, "A matcher that the program registered under this name.";
+    "headers", Map(&VALUE), "Headers by name, as in `match`.";
+    "query", Map(&PARAMETER), "Parameters of the query by name, as in `match`.";
 }
 
 table! { pub(super) REJECT_WITH, "reject_with", "The responses to rejected requests.", 1 to ANY;
-    "function", Text, "A function that the program registered by this name.";
+    "function", Text, "A function that the program registered under this name.";
     "status", Integer(400, 599), "The status of responses to requests beyond a limit.";
     "body", Text, "The body of responses to requests beyond a limit.";
     "content_type", Text, "The content type of `body`: by default application/json if it begins like JSON, else text/plain.";
@@ -30,24 +30,24 @@ table! { pub(super) MODE_PERCENT, "mode_percent", "Enforces for a share of the k
 }
 
 table! { pub(super) FAILURE_MODE, "failure_mode", "What happens while the store fails.", 1 to 1;
-    "local", Integer(1, u32::MAX as u64), "Limits in memory, by the share of this many instances.";
+    "local", Integer(1, u32::MAX as u64), "Limits in memory; each of this many instances has an equal share.";
     "open_for", DURATION, "Accepts for this time, then rejects.";
 }
 
 table! { pub(crate) KEY_SOURCE, "key_source", "What is limited.", 1 to ANY;
     "header", Text, "A header.";
-    "trusted", Bool, "Whether the header is believed of the named proxies of `client_ip`, and absent from any other peer. It is verified then.", default("false");
+    "trusted", Bool, "Whether the header is believed from the proxies that `client_ip` names. From any other peer it counts as absent. The key is then verified.", default("false");
     "cookie", Text, "A cookie.";
     "query", Text, "A parameter of the query.";
     "path", Text, "A pattern of paths, such as \"/channels/{channel}\": its named segments, of requests that match it.";
     "segment", Text, "The segment of `path` that counts. Without it, all that have a name.";
-    "extension", Text, "An extension that the program registered by this name.";
-    "lookup", Text, "A look-up that the program registered by this name.";
+    "extension", Text, "An extension that the program registered under this name.";
+    "lookup", Text, "A look-up that the program registered under this name.";
     "all", List(&Named("key", &KEY), 1, ANY), "All of these together.";
-    "challenge", Text, "The header www-authenticate of responses to requests without it.";
+    "challenge", Text, "The header `www-authenticate` of responses to requests without the key.";
 }
 
-table! { pub(crate) MATCH, "match", "A condition, all of whose parts have to hold.", 0 to ANY;
+table! { pub(crate) MATCH, "match", "A condition on a request.", 0 to ANY;
     "path", Text, "A path, with {name} for a segment or a part of one, and {*rest} for the rest.";
     "methods", TEXTS, "Methods of HTTP.";
     "hosts", TEXTS, "Hosts, with *. for all below.";
@@ -60,7 +60,7 @@ table! { pub(crate) VALUE_TABLE, "value", "What a header has to be.", 1 to ANY;
     "present", Bool, "Whether it is there.";
     "equals", TEXTS, "It is this text, or one of these.";
     "prefix", TEXTS, "It begins with this text, or one of these.";
-    "trusted", Bool, "Whether the header is believed of the named proxies of `client_ip`, and absent from any other peer.", default("false");
+    "trusted", Bool, "Whether the header is believed from the proxies that `client_ip` names. From any other peer it counts as absent.", default("false");
 }
 
 table! { pub(crate) PARAMETER_TABLE, "parameter", "What a parameter of the query has to be.", 1 to ANY;
@@ -71,21 +71,21 @@ table! { pub(crate) PARAMETER_TABLE, "parameter", "What a parameter of the query
 
 table! { pub(super) TIER, "tier", "Where the tier of a request comes from.", 0 to ANY;
     "header", Text, "A header, which a proxy in front has to overwrite.", required();
-    "trusted", Bool, "Whether the header is believed of the named proxies of `client_ip`, and absent from any other peer.", default("false");
+    "trusted", Bool, "Whether the header is believed from the proxies that `client_ip` names. From any other peer it counts as absent.", default("false");
 }
 
 table! { pub(crate) COST, "cost", "The units of a request.", 1 to ANY;
     "header", Text, "The header with the units.";
     "max", POSITIVE, "The most units by header.";
-    "trusted", Bool, "Whether the header is believed of the named proxies of `client_ip`, and absent from any other peer.", default("false");
+    "trusted", Bool, "Whether the header is believed from the proxies that `client_ip` names. From any other peer it counts as absent.", default("false");
     "path", Map(&UNITS), "Units by path. Other paths cost 1.";
     "method", Map(&UNITS), "Units by method of HTTP. Other methods cost 1.";
-    "function", Text, "A function that the program registered by this name.";
-    "when", OneOrMore(&Nested(&COST_WHEN)), "Units by what requests match. Of several, the highest.";
+    "function", Text, "A function that the program registered under this name.";
+    "when", OneOrMore(&Nested(&COST_WHEN)), "Units by what requests match. If several match, the highest count.";
 }
 
 table! { pub(crate) COST_WHEN, "cost_when", "The units of the requests that match.", 0 to ANY;
-    "match", OneOrMore(&Nested(&MATCH)), "The requests: a condition, or a list of which any suffices.", required();
+    "match", OneOrMore(&Nested(&MATCH)), "The requests: a condition, or a list of which one has to hold.", required();
     "units", POSITIVE, "Their units. Other requests cost 1.", required();
 }
 
@@ -99,7 +99,7 @@ table! { pub(super) LOCK_OUT, "lock_out", "Blocks keys that are rejected again a
 table! { pub(super) IN_FLIGHT, "in_flight", "A limit on requests in flight.", 0 to ANY;
     "limit", POSITIVE, "The most requests at once.", required();
     "lease", DURATION, "The time after which a permit that was not released expires.", default("30s");
-    "wait", DURATION, "The longest wait for a permit, in place of a rejection.";
+    "wait", DURATION, "How long a request may wait for a permit instead of being rejected.";
     "on_store_failure", ON_STORE_FAILURE, "What happens while the store fails.", default("local");
     "until", Choice(&names(&UNTIL)), "When a request is over.", default("body");
 }
@@ -107,7 +107,7 @@ table! { pub(super) IN_FLIGHT, "in_flight", "A limit on requests in flight.", 0 
 table! { pub(super) CHARGE_WHEN, "charge_when", "The responses that are charged.", 1 to ANY;
     "status", OneOrMore(&AnyOf(&[Integer(100, 599), Form("^[1-5]xx$", "4xx")])), "Their status, or a class such as \"4xx\".";
     "grpc_status", OneOrMore(&Integer(0, i32::MAX as u64)), "Their status of gRPC.";
-    "function", Text, "A function that the program registered by this name.";
+    "function", Text, "A function that the program registered under this name.";
 }
 
 table! { pub(super) USAGE, "usage", "Where a response states its usage.", 0 to ANY;

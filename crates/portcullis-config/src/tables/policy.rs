@@ -13,7 +13,7 @@ use super::parts::{
 use super::{Field, Table};
 
 table! { pub(crate) POLICY, "policy", "A limit, and the requests to which it applies.", 0 to ANY;
-    "strategy", Choice(&STRATEGIES), "How requests are counted.", by_strategy();
+    "strategy", Choice(&STRATEGIES), "The algorithm.", by_strategy();
     "quota", QUOTA, "The quota, such as \"10/s burst 20\". \"0/s\" admits nothing, \"unlimited\" everything, and counts nothing.";
     "limit", LIMIT, "The units of a period, in place of a quota.";
     "period", DURATION, "The period of `limit`.";
@@ -25,32 +25,32 @@ table! { pub(crate) POLICY, "policy", "A limit, and the requests to which it app
     "lease", AnyOf(&[POSITIVE, DURATION]), "The units of a lease, or the time of a permit of \"in_flight\".";
     "mode", MODE, "Whether rejections are enforced, or for which share of the keys.", default("enforce");
     "on_store_failure", ON_STORE_FAILURE, "What happens while the store fails.", default("local");
-    "except", REQUEST_LIST, "Requests that it does not limit, though it matches them.";
-    "key", Named("key", &KEY), "What is limited. Of a list, the first that is there.", required_with("write what is limited, such as key = \"client_ip\"");
-    "match", OneOrMore(&Nested(&MATCH)), "The requests to which it applies: a condition, or a list of which any suffices. Without it, all.";
+    "except", REQUEST_LIST, "Requests that it does not limit although it matches them.";
+    "key", Named("key", &KEY), "What identifies the client that is charged. In a list, the first key that the request has counts.", required_with("write what is limited, such as key = \"client_ip\"");
+    "match", OneOrMore(&Nested(&MATCH)), "The requests to which it applies: a condition, or a list of which one has to hold. Without it, all.";
     "tiers", Map(&QUOTA), "Quotas by the tier of a request.";
     "tier", Nested(&TIER), "Where the tier of a request comes from.";
     "cost", AnyOf(&[UNITS, Nested(&COST)]), "The units of a request.", default("1");
-    "on_missing", Choice(&names(&ON_MISSING)), "What happens without a key.", default("reject");
-    "hide_key", Bool, "Whether responses to requests without the key do not say what it is.", default("false");
-    "wait", DURATION, "The longest wait of a request, in place of a rejection.";
+    "on_missing", Choice(&names(&ON_MISSING)), "What happens to a request without the key.", default("reject");
+    "hide_key", Bool, "Whether the response to a request without the key keeps secret which key is missing.", default("false");
+    "wait", DURATION, "How long a request beyond the limit may wait instead of being rejected.";
     "debt", UNITS, "The most units that a key may owe.";
     "caller_quotas", List(&QUOTA, 2, 2), "The smallest and the largest quota of single callers: by default those of `tiers`.";
-    "quota_lookup", Text, "The look-up of the quotas of single callers that the program registered by this name.";
+    "quota_lookup", Text, "The look-up of the quotas of single callers that the program registered under this name.";
     "overrides", Bool, "Whether operators may grant and block single keys.", default("false");
     "lock_out", Nested(&LOCK_OUT), "Blocks keys that are rejected again and again.";
     "in_flight", Nested(&IN_FLIGHT), "A limit on requests in flight, beside the quota.";
     "charge_when", Nested(&CHARGE_WHEN), "The responses that are charged.";
-    "reserve", Choice(&names(&ON_ABORT)), "What a request is charged that ends early, or a reservation of Envoy's service without a commit. The others are charged what their responses count.";
-    "usage", AnyOf(&[Choice(&USAGES), Nested(&USAGE)]), "Where a response states its usage, to which `reserve` is settled.";
+    "reserve", Choice(&names(&ON_ABORT)), "What is charged for a request that ends early, or for a reservation of Envoy's service without a commit. Other requests are charged the usage that their responses state.";
+    "usage", AnyOf(&[Choice(&USAGES), Nested(&USAGE)]), "Where a response states its usage, which is charged in place of the reservation.";
     "until", Choice(&names(&UNTIL)), "When a request in flight is over.", default("body");
-    "charge_after", AnyOf(&[Bool, Integer(0, MOST_UNSETTLED as u64)]), "Whether a request is rejected before, though it is charged after its response; or how many of a key may be without one.";
-    "reject_with", Nested(&REJECT_WITH), "What makes the responses to requests that it rejects.";
+    "charge_after", AnyOf(&[Bool, Integer(0, MOST_UNSETTLED as u64)]), "Whether a request is checked before it is handled, and charged only after its response. A number is how many requests of a key may be without a response.";
+    "reject_with", Nested(&REJECT_WITH), "The responses to requests that it rejects.";
     "refund_unanswered", Bool, "Whether requests without a response are refunded.", default("false");
-    "hide", Bool, "Whether it is left out of the headers.", default("false");
-    "report", Bool, "Whether a call of Envoy's rate limit service that it counts reports usage, also one of one hit: if it is denied, what is left is charged.", default("false");
-    "warn_at", Number(0.0, 1.0), "The share of the limit at which an event is raised.";
-    "count_rejections", Bool, "Whether rejected requests count: it stays charged if a look-up rejects them.", default("false");
+    "hide", Bool, "Whether the policy is left out of the headers.", default("false");
+    "report", Bool, "Whether the calls of Envoy's rate limit service that it counts report usage, even those of one hit. If such a call is denied, it is charged what is left.", default("false");
+    "warn_at", Number(0.0, 1.0), "The share of the limit from which the policy warns.";
+    "count_rejections", Bool, "Whether a request that a look-up rejects stays charged.", default("false");
 }
 
 pub(crate) const ON_MISSING: [(&str, OnMissing); 3] =

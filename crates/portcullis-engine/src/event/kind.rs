@@ -34,7 +34,7 @@ pub enum EventKind<'a> {
         /// The decision of each enforced policy if the request was limited; empty for any other reason.
         decisions: &'a [Decision],
     },
-    /// A policy does not count a request, because its extractor has found that it is exempt, or because it is
+    /// A policy does not count a request: its extractor exempts the request, or the policy is
     /// [unlimited](portcullis_core::Policy::is_unlimited) for the caller.
     Exempt {
         /// The policy.
@@ -77,7 +77,7 @@ pub enum EventKind<'a> {
     },
     /// A caller has a quota of its own, by `Limit::quota`, that a policy does not use. The policy's own quota applies.
     QuotaRefused {
-        /// The policy; the first one of the look-up if the look-up has named one that it does not find the key of.
+        /// The policy. If the look-up names a policy whose key it does not find, the first policy of the look-up.
         policy: &'a PolicyName,
         /// The quota.
         quota: Quota,
@@ -92,14 +92,14 @@ pub enum EventKind<'a> {
         /// The error of the look-up.
         error: &'a (dyn Error + 'static),
     },
-    /// A request goes to the inner service, and has used at least the part of a limit at which its policy
-    /// warns (`Limit::warn_at`). Emitted for each such request and policy.
+    /// A request goes to the inner service, and at least the share of the limit is used at which its policy warns (`Limit::warn_at`).
+    /// Emitted for each such request and policy.
     SoftLimitReached {
         /// The decision of the policy.
         decision: &'a Decision,
     },
-    /// A request passes that a shadow policy (`Limit::shadow`) would have rejected, or one that is enforced for a
-    /// [share](crate::Percent) of its keys without that of the request.
+    /// A request passes that a shadow policy (`Limit::shadow`) would have rejected. Or the policy is enforced for a
+    /// [share](crate::Percent) of its keys, and the request's key is not among them.
     ShadowWouldReject {
         /// The decision of the shadow policy.
         decision: &'a Decision,
@@ -116,10 +116,10 @@ pub enum EventKind<'a> {
     StoreFailed {
         /// The error of the store.
         error: &'a StoreError,
-        /// Whether an outage begins with it, for this layer.
+        /// Whether it begins an outage, for this layer.
         is_new: bool,
     },
-    /// The store has not answered for longer than a policy is open. Emitted once per outage.
+    /// The store has failed for longer than a policy admits without it (`FailureMode::OpenFor`). Emitted once per outage.
     OpenForExpired {
         /// The policy.
         policy: &'a PolicyName,
@@ -137,24 +137,24 @@ pub enum EventKind<'a> {
     /// A request has waited for its slot in a queue or for a window, and goes on: it is admitted next, unless something else rejects
     /// it. Emitted for each of these waits.
     Waited {
-        /// The policy that has made it wait.
+        /// The policy that made it wait.
         policy: &'a PolicyName,
         /// How long it has waited.
         waited: Duration,
     },
     /// A request has waited, and the inner service was not ready for it in time (`RateLimitLayer::ready_deadline`).
     NotReady,
-    /// A policy has charged a request, a shadow policy as well. Each unit that is [refunded](Self::Refunded) was charged by this event
-    /// or by [`ChargedMore`](Self::ChargedMore) before. A charge without an answer is no event, because its call has failed or the client
-    /// has disconnected before the answer. Emitted only if an observer [asks](crate::Observer::wants_charges) for it.
+    /// A policy has charged a request. Shadow policies count too. Each unit that is [refunded](Self::Refunded) was charged by this event
+    /// or by [`ChargedMore`](Self::ChargedMore) before. A charge whose answer did not arrive, because the call failed or the client
+    /// disconnected, is no event. Emitted only if an observer [asks](crate::Observer::wants_charges) for it.
     Charged {
         /// The decision of the policy.
         decision: &'a Decision,
         /// The units, 1 or more.
         units: u64,
     },
-    /// A handler has charged more for a request, by its `Charge`, or the layer has charged one that had
-    /// looked first (`Limit::charge_after`).
+    /// A handler has charged more for a request, by its `Charge`, or the layer has charged a request after its response
+    /// (`Limit::charge_after`).
     ChargedMore {
         /// The new decision of each policy that was charged.
         decisions: &'a [Decision],
@@ -173,16 +173,16 @@ pub enum EventKind<'a> {
     Refunded {
         /// The new decision of the policy.
         decision: &'a Decision,
-        /// The units of the charge that were refunded. Units that were replenished by time before are not available twice.
+        /// The units of the charge that were refunded. Units that time has already replenished are not freed twice.
         units: u64,
     },
     /// A request whose client has disconnected stays charged, because it cannot be refunded in the background.
     RefundDropped,
-    /// A request stays uncharged whose policy charges afterwards (`Limit::charge_after`), because its client has
-    /// disconnected outside of a runtime.
+    /// A request under a policy that charges afterwards (`Limit::charge_after`) stays uncharged, because its client has disconnected
+    /// outside of a runtime.
     ChargeDropped,
-    /// A request is rejected, because too many with its key are unsettled under a policy that
-    /// charges afterwards (`Limit::charge_after`), or a reservation of the rate limit service, because too many are open.
+    /// A request is rejected, because too many requests with its key have no outcome yet (`Limit::charge_after`). Or a reservation of the
+    /// rate limit service is rejected, because too many are open.
     TooManyUnsettled {
         /// The policy.
         policy: &'a PolicyName,
@@ -201,8 +201,8 @@ pub enum EventKind<'a> {
         uncharged: u64,
     },
     /// The settlement of a reservation (`Limit::reserve`) is given up: the reservation stays charged or, if
-    /// the cause is [unknown](SettlementLoss::Unknown), it may have been settled. Or the release of a permit of a request
-    /// in flight (`RateLimitLayer::and`), which then lapses at the end of its lease.
+    /// the cause is [unknown](SettlementLoss::Unknown), it may have been settled. Or the release of a permit of a request in flight
+    /// (`RateLimitLayer::and`) is given up, and the permit lapses at the end of its lease.
     SettlementLost {
         /// The policy.
         policy: &'a PolicyName,
@@ -213,8 +213,8 @@ pub enum EventKind<'a> {
         /// Why it is given up.
         cause: SettlementLoss,
     },
-    /// A response has ended whose usage was to be read (`Limit::read_usage`), and is not known, or only in part. The reservation stays
-    /// charged, or what is known if it is more.
+    /// A response has ended, and its usage, which was to be read (`Limit::read_usage`), is not known or only in part. The reservation
+    /// stays charged, or the known part if that is more.
     UsageLost {
         /// The policy.
         policy: &'a PolicyName,
@@ -227,42 +227,42 @@ pub enum EventKind<'a> {
         /// The decision of the policy.
         decision: &'a Decision,
     },
-    /// The permit of a request in flight (`RateLimitLayer::and`) is released: the store counts the request no longer.
+    /// The permit of a request in flight (`RateLimitLayer::and`) is released: the store no longer counts the request.
     PermitReleased {
         /// The new decision of the policy.
         decision: &'a Decision,
     },
-    /// The lease of a permit has lapsed, because the store could not be asked to renew it in time: the store counts a request no
-    /// longer that is still in flight.
+    /// The lease of a permit has lapsed, because the store could not be asked to renew it in time: the store no longer counts a request
+    /// that is still in flight.
     PermitLapsed {
         /// The policy.
         policy: &'a PolicyName,
     },
-    /// A connection was upgraded, as to a WebSocket, and nothing keeps the permit of its request: it is released, and the
+    /// A connection was upgraded, for example to a WebSocket, and nothing keeps the permit of its request. The permit is released, and the
     /// connection is not counted. Keep a permit (`Charge::take_permit`) or the charge where the connection is used.
     UpgradeReleased {
         /// The policy.
         policy: &'a PolicyName,
     },
-    /// A key is locked out, because it was denied too often (`Limit::lock_out`). Emitted once per block, by the process whose report
-    /// reached the number. A block by hand (`Limiter::block`) is no event, but a line in the log.
+    /// A key is locked out, because it was denied too often (`Limit::lock_out`). Emitted once per block, by the process that counted the
+    /// last denial. A block by hand (`Limiter::block`) is no event, but a line in the log.
     LockedOut {
         /// The policy.
         policy: &'a PolicyName,
         /// The block that begins.
         block: Block,
     },
-    /// A request is charged twice, because two nested layers have one policy.
+    /// A request is charged twice, because two nested layers have the same policy.
     ChargedTwice {
         /// The policy.
         policy: &'a PolicyName,
     },
-    /// New rules of a limiter apply to requests from now on. It belongs to no layer, so it has no policies. One line is logged.
+    /// New rules of a limiter apply to requests from now on. The event belongs to no layer, so it has no policies. One line is logged.
     RulesReloaded {
-        /// The number of the rules, from 1: each change counts one up.
+        /// The number of the rules, from 1. Each change adds one.
         generation: u64,
     },
-    /// New rules of a limiter are refused, and the last good ones stay. It belongs to no layer, so it has no policies. One line is
+    /// New rules of a limiter are refused, and the last good ones stay. The event belongs to no layer, so it has no policies. One line is
     /// logged, with the findings.
     RulesRejected {
         /// The number of the rules that stay.
@@ -277,7 +277,7 @@ pub enum EventKind<'a> {
         policy: &'a PolicyName,
         /// For how long the key is closed.
         length: Duration,
-        /// Whether the answer has stated a longer time than is obeyed.
+        /// Whether the answer has stated a longer time, which was cut.
         is_capped: bool,
     },
     /// An answer to an outgoing request has a header that states a time, with a value that cannot be used. It is
@@ -294,7 +294,7 @@ pub enum EventKind<'a> {
         /// The policy.
         policy: &'a PolicyName,
     },
-    /// A layer that sheds load has no room for a request, which is rejected next, unless the layer only watches. It
+    /// A layer that sheds load has no room for a request, which is rejected next, unless the layer is in shadow mode. It
     /// belongs to no policy.
     Shed {
         /// The class of the request.

@@ -105,12 +105,12 @@ Look up here what each metric counts, which labels it has, and which texts a lab
 
 - **No label and no value is an identity**: no key, no address, no path and no header of a request. Labels are names of policies and texts of
   closed lists. So the number of series does not depend on requests.
-- **A policy has the series that it can count in.** `refresh_metrics` begins them at zero, so an alert sees the first increase.
+- **A policy has only the series in which it can count.** `refresh_metrics` starts them at zero, so an alert sees the first increase.
 - **The first MAX_POLICIES names of policies of a process have their own label.** Others are counted together, as policy `other`. A name keeps its
   label when its policy is gone.
-- **The counters are exact.** Each request through a layer ends as one outcome of `portcullis_requests_total`, unless its client disconnects
-  before. A request through two layers counts twice, and a check of a handler counts as a request.
-- **Units charged minus units refunded are net.** Both include shadow policies.
+- **The counters are exact.** Each request through a layer adds one to one outcome of `portcullis_requests_total`, unless its client
+  disconnects before. A request through two layers counts twice, and a check of a handler counts as a request.
+- **Charged minus refunded units are the net units.** Both include shadow policies.
 
 ## Metrics of layers
 ";

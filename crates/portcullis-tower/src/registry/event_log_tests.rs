@@ -274,18 +274,20 @@ const PAGE: &str = "\
 Look up here when each event is emitted, which fields it has, and what the log says about it.
 [Observe decisions](../how-to/service/observers.md) shows an observer.
 
-An observer gets every event, inline, in the task of the request. So it must not wait. Each request through a layer ends with `Admitted` or
-`Rejected`, unless its client disconnects before, or the inner service fails before it is called. A check of a handler and a message of a stream do too.
-No event has an identity, and no line of the log has one. An observer whose `wants_fingerprints` is `true` gets fingerprints of keys.
+An observer is called in the task of the request, so it must not wait. It gets every event, except those that are emitted only if it asks for
+them. Each request through a layer ends with `Admitted` or `Rejected`, unless its client disconnects before, or the inner service fails before
+it is called. Each check of a handler and each message of a stream ends so too. No event and no line of the log has an identity. An observer
+whose `wants_fingerprints` is `true` gets fingerprints of keys.
 
 ## Lines of the log
 
-Events that are not in the table have no line. *each* is a line for each event. The other lines are written at once, and then at most once in that
-time for each layer, with the number of events since the last line: `counted since the last such line`. `Limiter::drain` writes what is left when the process ends.
+Events that are not in the table have no line. *each* means a line for each event. Of the others the first event is logged at once. After it there is at most one
+line in the stated time for each layer, with the number of events since the last line: `counted since the last such line`. `Limiter::drain`
+writes what is left when the process ends.
 
-The levels: ERROR is a mistake in the program or its rules. WARN is for an operator to look into. INFO is a change, or what works as it was
-set. DEBUG is for single rejections: 100 a minute and layer, then one line with the number of the others. TRACE is for single decisions, without
-a bound.
+The levels: ERROR is a mistake in the program or its rules. An operator should look into a WARN. INFO is a change, or a limit that works as
+configured. DEBUG has single rejections: 100 a minute and layer, then one line with the number of the others. TRACE has single decisions,
+without a bound.
 
 The code leads to what the line means and what to do.
 

@@ -81,7 +81,7 @@ const PAGE: &str = "\
 Look up here what each feature of the crate `portcullis` adds to your build, so that you pay for what you use.
 
 `axum` is on by default. `cargo add portcullis --features redis,metrics` adds others, and `--no-default-features` leaves `axum` out. Without any
-feature the crate has layers for tower, limits in memory, and gRPC: BARE packages with those of its dependencies. The last column is the number
+feature the crate has layers for tower, limits in memory, and gRPC, in BARE packages including dependencies. The last column is the number
 of packages that a feature adds to these on Linux.
 
 | feature | what it adds | includes | packages |

@@ -40,7 +40,7 @@ pub(super) struct LimitArguments {
     #[arg(long, value_name = "TIME", default_value = "5m", value_parser = timeout)]
     idle_timeout: Duration,
 
-    /// The longest request, with the time for which a policy lets it wait.
+    /// How long a request may take, including the time for which a policy lets it wait.
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = timeout)]
     request_timeout: Duration,
 

@@ -38,8 +38,8 @@ pub(super) struct ListenerArguments {
     #[command(flatten)]
     admin: AdminArguments,
 
-    /// A network whose proxies are believed what they forward to a check over HTTP; the loopback by default. Their connections, here and over
-    /// gRPC, are left alone while connections are short. May be given several times.
+    /// A network of proxies whose forwarding headers are believed in checks over HTTP; the loopback by default. Their idle connections,
+    /// here and over gRPC, are not closed to make room. May be given several times.
     #[arg(long, value_name = "NETWORK")]
     pub(super) trust: Vec<IpNet>,
 

@@ -27,16 +27,16 @@ pub(super) struct RulesArguments {
     #[arg(long)]
     merge_domains: bool,
 
-    /// Lets a folder without files of Envoy's mean that nothing is limited. Otherwise the service is not ready with an empty folder, and keeps the
-    /// last good limits when the folder becomes empty.
+    /// Accepts a folder without files of Envoy's, which limits nothing. Otherwise the service is not ready with such a folder, and keeps
+    /// the last good limits when the last file is removed.
     #[arg(long)]
     allow_empty: bool,
 
-    /// How often files are read, for systems that do not notify of changes.
+    /// How often files are read again, for systems that do not report changes.
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = humantime::parse_duration)]
     poll: Duration,
 
-    /// Does not answer checks over HTTP, whose rules may use nothing but the head of a request.
+    /// Does not answer checks over HTTP. With them, rules may use only the head of a request.
     #[arg(long)]
     no_check: bool,
 
@@ -44,17 +44,17 @@ pub(super) struct RulesArguments {
     #[arg(long, value_enum, value_name = "NAMES", default_value = "none")]
     response_headers: Headers,
 
-    /// Answers every call over gRPC with `OK`, and charges as otherwise.
+    /// Answers every call over gRPC with `OK`, and charges it as usual.
     #[arg(long)]
     shadow: bool,
 
-    /// What decides under Envoy's files while the store cannot answer: `local`, each instance with the whole limit; `open`, nothing is limited;
-    /// `closed`, the call fails, and `failure_mode_deny` of Envoy decides. Native rules state their own.
+    /// What happens under Envoy's files while the store cannot answer. `local`: each instance keeps the whole limit. `open`: nothing is
+    /// limited. `closed`: the call fails, and `failure_mode_deny` of Envoy decides. Native rules state their own.
     #[arg(long, value_enum, value_name = "MODE", default_value = "local")]
     on_store_failure: OnStoreFailure,
 
-    /// Which calls that are denied charge each of their limits what is left, at most their hits: `reports`, those of more than one hit or under
-    /// a rule with `report = true`, since they tell of usage after the response; `always`; `never`.
+    /// Which denied calls are charged all that is left under each of their limits, at most their hits. `reports`: those of more than one
+    /// hit or under a rule with `report = true`, which report usage after the response. `always`: all. `never`: none.
     #[arg(long, value_enum, value_name = "CALLS", default_value = "reports")]
     charge_denied_hits: DeniedHits,
 }
