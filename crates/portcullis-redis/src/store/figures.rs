@@ -74,4 +74,5 @@ const IN_FLIGHT: &str = "Calls that were sent, and decisions that are about to b
 const IN_FLIGHT_LIMIT: &str = "The most calls in flight, which is lower while the server answers late.";
 const DEGRADED: &str =
     "For how long connections have answered no calls, summed over the connections, up to now.";
-const ERRORS: &str = "Decisions, their parts for a slot of a cluster, and other calls that failed with this kind of error.";
+const ERRORS: &str =
+    "Decisions, their parts for a slot of a cluster, and other calls that failed with this kind of error.";
