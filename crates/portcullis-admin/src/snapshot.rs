@@ -23,7 +23,7 @@ pub(crate) struct Snapshot {
     /// Why callers have no fingerprints; left out if they have.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) fingerprints_withheld: Option<&'static str>,
-    /// The keys with the most requests first, as far as these are certainly theirs (`requests` less `error`), at most 100.
+    /// At most 100 keys, by the number of requests that are certainly theirs (`requests` less `error`).
     pub(crate) top: Vec<TopKey>,
     /// The keys that are over a limit or locked out, those with a lock-out first, at most 100.
     pub(crate) limited_now: Vec<LimitedKey>,
@@ -68,7 +68,8 @@ pub(crate) struct PolicyInUse {
     pub(crate) failure_mode: String,
     /// Whether it reads grants and blocks.
     pub(crate) allows_overrides: bool,
-    /// How many layers and rules of files limit by it. Those that were built and never applied to a service do not, nor do checks in handlers.
+    /// How many layers and rules of files limit by it. Layers that were never applied to a service do not count, nor do checks in
+    /// handlers.
     pub(crate) layers: u64,
     /// Since when it is registered in this process. `null` if it has just been removed.
     pub(crate) registered_since: Option<u64>,

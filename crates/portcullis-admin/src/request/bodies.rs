@@ -225,8 +225,8 @@ pub(crate) struct Budget {
     pub(crate) blocked: bool,
     /// Whether the store could not answer, so that the figures are those of this process alone.
     pub(crate) degraded: bool,
-    /// Says that the quota is the policy's, because callers have quotas of their own, and that of this one is not known to this process. Left
-    /// out if the quota is the caller's.
+    /// States that the figures are for the policy's quota, because this process does not know the caller's own quota. Left out if they are
+    /// for the caller's quota.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) note: Option<&'static str>,
 }

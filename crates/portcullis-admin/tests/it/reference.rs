@@ -198,7 +198,7 @@ the parts of the key by these names. `portcullis admin` takes the same parts by 
 
 | key in rules | parts | |
 |---|---|---|
-| `\"client_ip\"`, `\"peer\"` | `ip=203.0.113.20` | charged by its network, as by the `ipv6_prefix` of the rules; `ip=2001:db8:1:2::/64` names that itself |
+| `\"client_ip\"`, `\"peer\"` | `ip=203.0.113.20` | charged by its network, as the `ipv6_prefix` of the rules states it; `ip=2001:db8:1:2::/64` names the network itself |
 | `{ header = \"x-user\" }` | `header x-user=ada` | without spaces around the value |
 | `{ header = \"x-consumer\", trusted = true }` | `header x-consumer=acme` | |
 | `{ query = \"email\" }` | `query email=ada@example.com` | decoded |
