@@ -81,10 +81,10 @@ const POLICIES: &str = "Policies that were registered and not forgotten since.";
 const OVERFLOWING: &str = "Policies that have an overflow state.";
 const ENTRIES: &str =
     "Stored states in memory, one per key and policy, including expired ones that were not swept yet.";
-const BYTES: &str = "An upper bound of the bytes of the states in memory.";
-const OVERFLOW_STATES: &str = "States that keys beyond the capacity share.";
+const BYTES: &str = "The most bytes that the states in memory take.";
+const OVERFLOW_STATES: &str = "Stored states that keys beyond the capacity share.";
 const OVERFLOWED_CHECKS: &str =
-    "Checks, refunds and settlements that used a shared state, because their key did not fit.";
+    "Checks, refunds and settlements whose key did not fit and that used a shared state.";
 const OVERRIDES: &str =
     "Stored grants, blocks and counts of lock-outs, including expired ones that were not swept yet.";
 
