@@ -16,7 +16,7 @@ use crate::load::LoadArguments;
 
 /// Shows which requests of an access log new rules would reject that the old ones let pass, and the other way round.
 ///
-/// Both rule sets decide about each line, as in `simulate`. Exits with 0 if no request would newly be rejected, with 1 if one would be
+/// Both sets of rules decide about each line, as in `simulate`. Exits with 0 if no request would newly be rejected, with 1 if one would be
 /// or rules have errors, and with 2 if the log cannot be read.
 #[derive(Debug, Args)]
 pub struct Diff {

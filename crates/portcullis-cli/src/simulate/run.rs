@@ -34,8 +34,8 @@ pub struct Simulate {
     #[arg(long, value_name = "SHARE", value_parser = parse_share, conflicts_with = "target_rejections")]
     target_callers: Option<f64>,
 
-    /// Suggests for each policy the smallest quota that would have rejected at most this share of its requests, such as `0.1%`. One caller
-    /// with most of the requests sets the quota for all: `--target-callers` does not let it.
+    /// Suggests for each policy the smallest quota that would have rejected at most this share of its requests, such as `0.1%`. With it,
+    /// one caller with most of the requests sets the quota for all; with `--target-callers` it cannot.
     #[arg(long, value_name = "SHARE", value_parser = parse_share)]
     target_rejections: Option<f64>,
 

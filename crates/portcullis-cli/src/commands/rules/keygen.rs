@@ -8,7 +8,7 @@ use anyhow::Context as _;
 use clap::Args;
 use portcullis_config::remote::SigningKey;
 
-/// Writes a new key that signs rules to a file that only its owner may read, and prints the public key that verifies them.
+/// Makes a key that signs rules, writes it to a file that only its owner may read, and prints the public key that verifies signatures.
 ///
 /// An existing file is not replaced.
 #[derive(Debug, Args)]

@@ -13,7 +13,7 @@ pub(crate) struct Show {
     #[command(flatten)]
     place: Place,
 
-    /// The public key that has to have signed it, as `portcullis rules keygen` printed it.
+    /// The public key that verifies its signature, as `portcullis rules keygen` printed it.
     #[arg(long, value_name = "KEY")]
     verify_key: VerifyingKey,
 }
