@@ -6,21 +6,22 @@ use std::fs;
 
 use anyhow::{Context as _, Result};
 
-use super::rules::pages::{self, FOLDER, Page};
+use super::rules::pages::{self, Page};
 use crate::tools;
 use crate::workspace::Workspace;
 
 /// Builds the book, with its pages as Markdown and a list of them for machines beside it.
 pub(crate) fn run(workspace: &Workspace) -> Result<()> {
-    let out = workspace.root.join(workspace.target("book"));
+    let folder = workspace.root.join(workspace.target("book"));
+    let out = folder.join("html");
     // Without the server and the watcher of files, which have most of its dependencies.
     tools::installed("mdbook", "0.5.4", "--no-default-features --features search", workspace)?
         .args("build --dest-dir")
-        .path(&out)
+        .path(&folder)
         .run(&workspace.root)?;
     let pages = pages::load(&workspace.root)?;
     for page in &pages {
-        fs::copy(workspace.root.join(FOLDER).join(&page.path), out.join(&page.path))
+        fs::copy(folder.join("markdown").join(&page.path), out.join(&page.path))
             .with_context(|| format!("cannot copy {}", page.path.display()))?;
     }
     fs::write(out.join("llms.txt"), list(&pages)).context("cannot write llms.txt")?;

@@ -172,7 +172,7 @@ fn plain(text: &str) -> String {
     plain.replace('[', "")
 }
 
-pub(in crate::test) const FOLDER: &str = "docs";
+const FOLDER: &str = "docs";
 /// The crate whose documentation links to the book.
 const FACADE: &str = "crates/portcullis/src";
 const CONTENTS: &str = "SUMMARY.md";
