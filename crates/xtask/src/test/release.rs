@@ -78,6 +78,8 @@ fn package(workspace: &Workspace) -> Result<()> {
     // One target directory for all, so that they share what they depend on.
     let folder = workspace.target("package");
     let package = Cmd::cargo().args("package --locked --allow-dirty --target-dir").path(&folder);
+    // What is built is not run.
+    let package = package.env("CARGO_PROFILE_DEV_DEBUG", "0");
     published
         .iter()
         .fold(package, |command, member| command.args("--package").word(&member.name))
