@@ -54,7 +54,7 @@ pub(crate) struct Caller {
     /// Why there is no fingerprint. Left out if there is one, and without a key.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) fingerprint_withheld: Option<&'static str>,
-    /// What cannot be verified about the key. Left out if a list or the key of a layer has shown the key, and without a key.
+    /// What cannot be verified about the key, and whether a block rejects no request here because of the mode. Left out without either.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) note: Option<String>,
 }
@@ -63,7 +63,7 @@ pub(crate) struct Caller {
 #[derive(Debug)]
 pub(crate) struct NamedCaller {
     pub(crate) key: Key,
-    /// What cannot be verified about the key.
+    /// What cannot be verified about the key, or what a block does not do.
     pub(crate) note: Option<String>,
 }
 

@@ -11,7 +11,7 @@ use axum::extract::{FromRequest, FromRequestParts as _, Request};
 use axum::response::Response;
 use http::StatusCode;
 use portcullis_core::{Key, Policy, PolicyName};
-use portcullis_tower::{BlockReach, LayerError, Mode, OverridingError};
+use portcullis_tower::{BlockReach, LayerError, LayerSummary, Mode, OverridingError, Registry};
 
 use crate::access::Actor;
 use crate::handlers::audit::{Audit, Ended};
@@ -80,13 +80,15 @@ pub(crate) async fn post_block(Change { state, actor, body }: Change) -> Result<
     let length = length.ok_or_else(|| Problem::invalid("duration_seconds", "is missing"))?;
     let detail = format!("for {} s", length.as_secs());
     let Some(policy) = policy else {
-        let client = client(&state, identity)?;
+        let mut client = client(&state, identity)?;
+        note_if_unenforced(&state.options.registry, None, &mut client);
         let mut audit = client_audit(&state, actor, "block everywhere", client.key);
         audit.detail = detail;
         let blocked = state.options.registry.block_client(client.key, length);
         return change(&state, audit, client, Some(length), async { blocked.await.map(reach) }).await;
     };
-    let target = Target::find(&state, &policy, identity)?;
+    let mut target = Target::find(&state, &policy, identity)?;
+    note_if_unenforced(&state.options.registry, Some(&target.policy), &mut target.caller);
     let mut audit = audit(&state, actor, "block", &target.policy, target.caller.key);
     audit.detail = detail;
     let blocked = state.options.registry.block(&target.policy, target.caller.key, length);
@@ -181,6 +183,31 @@ fn scope(policy: Option<String>, everywhere: bool) -> Result<Option<String>, Pro
         (None, false) => "is missing: name a policy, or set `everywhere` for all",
     };
     Err(Problem::invalid("policy", mistake))
+}
+
+/// Adds a note if a block under this policy, or under all, rejects no request in this process.
+fn note_if_unenforced(registry: &Registry, policy: Option<&Policy>, caller: &mut NamedCaller) {
+    let rejects = |mode| match mode {
+        Mode::Percent(share) => share.as_permille() > 0,
+        mode => mode == Mode::Enforce,
+    };
+    let layers = registry.layers();
+    let is_enforced = |policy: &Policy| {
+        let of_layers = layers.iter().flat_map(LayerSummary::policies);
+        let mut of_policy = of_layers.filter(|own| own.policy().name() == policy.name()).peekable();
+        match registry.mode(policy.name()) {
+            _ if registry.is_off() => false,
+            Some(mode) => rejects(mode),
+            None => of_policy.peek().is_none() || of_policy.any(|own| rejects(own.mode())),
+        }
+    };
+    let note = match policy {
+        Some(policy) if !is_enforced(policy) => "the policy is in shadow or off",
+        None if !registry.policies().iter().any(is_enforced) => "all policies are in shadow or off",
+        _ => return,
+    };
+    let note = format!("rejects no request in this instance while {note}");
+    caller.note = Some(caller.note.take().map_or_else(|| note.clone(), |first| format!("{first}; {note}")));
 }
 
 fn audit(state: &AdminState, actor: Actor, action: &'static str, policy: &Policy, key: Key) -> Audit {

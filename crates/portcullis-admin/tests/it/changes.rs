@@ -5,7 +5,7 @@ use std::sync::Arc;
 use http::request::Parts;
 use http::{Request, Response};
 use portcullis_core::{Policy, Quota};
-use portcullis_tower::{Header, InstalledPolicy, PolicyExt as _, QuotaLookup, RateLimitLayer};
+use portcullis_tower::{Header, InstalledPolicy, Mode, PolicyExt as _, QuotaLookup, RateLimitLayer};
 use serde_json::json;
 use tower::{Layer as _, ServiceExt as _, service_fn};
 
@@ -32,6 +32,22 @@ async fn a_blocked_caller_is_rejected_until_it_is_unblocked() {
     assert_eq!(limited.get("/v1/snapshot").await.json()["limited_now"], json!([]));
     assert_eq!(limited.request(ADA).await, 200);
     assert_eq!(limited.post("/v1/overrides", &of(ADA)).await.json()["block"], json!(null));
+}
+
+#[tokio::test]
+async fn block_without_effect_has_a_note() {
+    let limited = Limited::new();
+    let hour = json!({ "duration_seconds": 3_600 });
+    let everywhere = json!({ "identity": of(ADA)["identity"], "everywhere": true });
+    for (mode, status) in [(Mode::Enforce, 429), (Mode::Shadow, 200), (Mode::Off, 200)] {
+        limited.registry.set_mode(search().name(), mode).unwrap();
+        for (body, which) in [(of(ADA), "the policy is"), (everywhere.clone(), "all policies are")] {
+            let answer = limited.post("/v1/block", &with(body, &hour)).await.json();
+            let note = format!("rejects no request in this instance while {which} in shadow or off");
+            assert_eq!(answer["note"], if status == 200 { json!(note) } else { json!(null) }, "{mode}");
+            assert_eq!(limited.request(ADA).await.as_u16(), status, "{mode}");
+        }
+    }
 }
 
 #[tokio::test]
