@@ -49,5 +49,5 @@ codes! {
     /// A proxy asks for checks in a form that cannot be read, as the line says. They get 400.
     CHECK_MALFORMED = "PC710" Warn "once a minute",
         "a proxy sends malformed checks: ",
-        "Compare the configuration of the proxy with the one in \"Checks for proxies\": a header that describes the request is missing.";
+        "Compare the configuration of the proxy with the one of its page in \"Ask from a gateway\": a header that describes the request is missing.";
 }

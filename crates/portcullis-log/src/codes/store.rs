@@ -5,8 +5,8 @@ codes! {
     /// instance enforces the whole limit by itself.
     STORE_FAILED = "PC301" Warn "once per outage",
         "the store of the rate limiter cannot answer",
-        "Look for PC304 or PC305 to PC313 near this line: they have the reason. Otherwise `error` has it, and \"Running in production\" \
-         says what to do about each. No service needs a restart.";
+        "Look for PC304 or PC305 to PC313 near this line: they have the reason. Otherwise `error` has it. \"When the store fails\" \
+         says what clients get meanwhile. No service needs a restart.";
 
     /// The outage lasts longer than the time for which these policies are open. Their requests are rejected from here on.
     STORE_STILL_FAILED = "PC302" Warn "once per outage and time",
