@@ -45,7 +45,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         .layer(addresses)
         .route("/health", get(async || "fine\n"));
 
-    let token = env::var("PORTCULLIS_ADMIN_TOKEN")?;
+    let token = env::var("PORTCULLIS_ADMIN_TOKEN").map_err(|_| "set PORTCULLIS_ADMIN_TOKEN to a secret")?;
     let port = env::var("ADMIN_PORT").unwrap_or_else(|_| "9000".to_owned());
     let listener = TcpListener::bind(format!("127.0.0.1:{port}")).await?;
     println!("operators look at http://{}/limits", listener.local_addr()?);
