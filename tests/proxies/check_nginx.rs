@@ -14,6 +14,8 @@ use crate::web_pages::requests_across_origins_are_checked;
 
 const FILE: &str = include_str!("../../examples/proxies/nginx-check.conf");
 
+const PAGE: &str = include_str!("../../docs/how-to/gateway/nginx.md");
+
 fn start(endpoint: SocketAddr, app: SocketAddr, is_open: bool) -> (Proxy, SocketAddr) {
     let address = free_address();
     let (listen, endpoint, app) = (format!("listen {address};"), endpoint.to_string(), app.to_string());
@@ -33,6 +35,33 @@ async fn nginx_checks_requests_across_origins() {
 #[tokio::test]
 async fn nginx_limits_and_shows_the_figures() {
     limits_with_figures(start).await;
+}
+
+/// With the locations of the page. Without PHP-FPM, nginx answers 502 after the check, with the figures.
+#[tokio::test]
+async fn nginx_checks_php_once() {
+    let (before, rest) = FILE.split_once("    location / {\n").unwrap();
+    let (checks, rest) = rest.split_once("        proxy_pass").unwrap();
+    let (_, after) = rest.split_once("    }\n").unwrap();
+    let (_, php) = PAGE.split_once("## PHP\n").unwrap();
+    let (php, _) = php.split_once("```nginx\n").unwrap().1.split_once("```").unwrap();
+    let checked = Checked::start().await;
+    let address = free_address();
+    let replaced = [
+        ("listen 80;", &*format!("listen {address};")),
+        ("127.0.0.1:8080", &checked.endpoint.to_string()),
+        ("    # the lines from auth_request to error_page\n", checks),
+        ("include fastcgi_params;", ""),
+        ("unix:/run/php/php-fpm.sock", "127.0.0.1:1"),
+    ];
+    let _proxy = Proxy::nginx(&with(&format!("{before}{php}{after}"), &replaced), address);
+    let client = Client::new("127.0.0.2", address);
+    for remaining in (0..BUDGET).rev() {
+        let path = ["/page", "/other.php"][usize::from(remaining % 2 == 0)];
+        assert_eq!(figures(&client.get(path).await), (502, Some(BUDGET), Some(remaining)), "{path}");
+        assert_eq!(checked.remaining("127.0.0.2").await, remaining);
+    }
+    assert_eq!(figures(&client.get("/page").await), (429, Some(BUDGET), Some(0)));
 }
 
 #[tokio::test]
