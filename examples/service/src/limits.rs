@@ -24,7 +24,7 @@ const ADDRESS: Policy = Policy::gcra("address", Quota::per_minute(600).burst(100
 const PRODUCTS: Policy =
     Policy::token_bucket("products", Quota::per_second(10).burst(20)).on_store_failure(FailureMode::Open);
 const LOG_IN_ADDRESS: Policy = Policy::sliding_window("log-in address", Quota::per_hour(20));
-/// Log-ins that are running or have failed, by account.
+/// Log-ins that are running or have failed, by account and client.
 pub static LOG_IN_ACCOUNT: Policy =
     Policy::sliding_window("log-in account", Quota::per(5, Duration::from_secs(15 * 60)));
 const FREE: Quota = Quota::per_hour(100);
@@ -127,7 +127,8 @@ impl Limits {
     }
 }
 
-fn clients() -> ClientIp {
+/// The address of a client behind the proxies of the shop.
+pub fn clients() -> ClientIp {
     ClientIp::behind(Trust::networks(PROXIES)).x_forwarded_for()
 }
 

@@ -1,7 +1,9 @@
 //! What everybody reaches: pages, log-ins, the API and gRPC on one port.
 
+use std::net::SocketAddr;
+
 use axum::Router;
-use axum::extract::{Form, Request, State};
+use axum::extract::{ConnectInfo, Form, Request, State};
 use axum::http::header::AUTHORIZATION;
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::middleware::{self, Next};
@@ -14,7 +16,7 @@ use tower::Layer as _;
 use tower_http::cors::CorsLayer;
 
 use crate::api;
-use crate::limits::{LOG_IN_ACCOUNT, Limits, User};
+use crate::limits::{LOG_IN_ACCOUNT, Limits, User, clients};
 
 /// The address is limited outside of authentication, so that guesses are, and the user inside of it. The CORS layer is outside of both, so
 /// that pages of other origins can read rejections.
@@ -47,14 +49,20 @@ struct LogIn {
     password: String,
 }
 
-/// Holds a unit of the account while the password is checked, and gives it back after a success.
+/// Holds a unit of the account and the client while the password is checked, and gives it back after a success. By the account alone a
+/// stranger could lock its owner out.
 async fn log_in(
     limiter: State<Limiter>,
+    ConnectInfo(peer): ConnectInfo<SocketAddr>,
     headers: HeaderMap,
     Form(form): Form<LogIn>,
 ) -> Result<&'static str> {
     let account = form.email.trim().to_lowercase();
-    let check = limiter.check(&LOG_IN_ACCOUNT).by(|key| key.part("account", account.as_bytes()));
+    let client = clients().find(peer.ip(), &headers).map_err(|_| StatusCode::BAD_REQUEST)?;
+    let check = limiter.check(&LOG_IN_ACCOUNT).by(|key| {
+        key.part("account", account.as_bytes());
+        clients().prefix(client).write(key);
+    });
     let charge = check.accept(&headers).await?;
     if form.password != "correct horse" {
         return Err(StatusCode::UNAUTHORIZED.into());
