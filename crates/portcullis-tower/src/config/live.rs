@@ -151,9 +151,7 @@ impl LiveConfig {
             let policy = policy.clone();
             move |counted| {
                 tracing::warn!(
-                    code = %codes::SHARE_IGNORED,
-                    %policy,
-                    times = counted.events,
+                    code = %codes::SHARE_IGNORED, %policy, times = counted.events,
                     "a policy is enforced for a share of its keys, but not in a layer that was built later and whose keys clients \
                      choose: it keeps its own mode"
                 );

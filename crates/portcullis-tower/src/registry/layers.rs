@@ -45,8 +45,7 @@ impl Inventory {
         };
         if is_first_refusal {
             tracing::warn!(
-                code = %codes::TOO_MANY_LAYERS,
-                layers = MAX_LAYERS,
+                code = %codes::TOO_MANY_LAYERS, layers = MAX_LAYERS,
                 "the rate limiter has more layers than it lists: the others limit as well, and are not shown"
             );
         }
