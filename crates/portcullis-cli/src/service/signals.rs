@@ -4,8 +4,8 @@ use std::io;
 use std::process;
 use std::sync::Arc;
 
-#[cfg(unix)]
 use portcullis_log::codes;
+#[cfg(unix)]
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{Notify, watch};
 
