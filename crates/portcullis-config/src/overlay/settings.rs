@@ -93,7 +93,8 @@ pub(crate) fn take(documents: &mut [Node], doors: &[Door], findings: &Findings) 
         fields.error("poll", message).help(help);
     }
     let verify_key = verify_key.filter(|_| findings.errors() == before && cfg!(feature = "signed"))?;
-    if !doors.is_empty() {
+    // A program may follow the document by a store of its own.
+    if doors.iter().any(|door| *door != Door::Code) {
         findings.add(Diagnostic::note("remote", first.name_span, IN_REDIS));
     }
     Some(RemoteSettings { key, verify_key, allow, minimum_number, poll })

@@ -62,6 +62,8 @@ fn document_that_store_cannot_have_ends_start() {
     let (code, out, note) = run(&["check", "--deny-warnings", "--format", "line", "--for", "serve", &rules]);
     assert_eq!((code, note.as_str()), (0, ""));
     assert!(out.contains("limits.toml:1:2: note: remote: ") && out.contains("--store redis://.."), "{out}");
+    let (code, out, _) = run(&["check", "--format", "line", "--for", "code", &rules]);
+    assert!(code == 0 && !out.contains("--store"), "a program has no flags: {out}");
     for (arguments, text) in [
         (&["serve", &rules][..], no_store),
         (&["serve", &rules, "--store", "memory"], no_store),
