@@ -11,7 +11,7 @@ use axum::extract::{FromRequest, FromRequestParts as _, Request};
 use axum::response::Response;
 use http::StatusCode;
 use portcullis_core::{Key, Policy, PolicyName};
-use portcullis_tower::{BlockReach, LayerError, LayerSummary, Mode, OverridingError, Registry};
+use portcullis_tower::{BlockReach, LayerError, LayerSummary, Mode, OverridingError, Percent, Registry};
 
 use crate::access::Actor;
 use crate::handlers::audit::{Audit, Ended};
@@ -187,10 +187,7 @@ fn scope(policy: Option<String>, everywhere: bool) -> Result<Option<String>, Pro
 
 /// Adds a note if a block under this policy, or under all, rejects no request in this process.
 fn note_if_unenforced(registry: &Registry, policy: Option<&Policy>, caller: &mut NamedCaller) {
-    let rejects = |mode| match mode {
-        Mode::Percent(share) => share.as_permille() > 0,
-        mode => mode == Mode::Enforce,
-    };
+    let rejects = |mode: Mode| mode.share() != Percent::ZERO;
     let layers = registry.layers();
     let is_enforced = |policy: &Policy| {
         let of_layers = layers.iter().flat_map(LayerSummary::policies);
