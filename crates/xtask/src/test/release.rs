@@ -13,7 +13,7 @@ use anyhow::{Context as _, Result, ensure};
 use super::run::Size;
 use crate::cmd::Cmd;
 use crate::tools;
-use crate::workspace::Workspace;
+use crate::workspace::{Package, Workspace};
 
 /// Builds every published crate without features, in full also with each of its features alone and with the default ones, and the
 /// quickstart with the features that a newcomer gets.
@@ -64,9 +64,10 @@ pub(crate) fn run() -> Result<()> {
 /// Packs what would be published, and builds each crate from its archive, with the archives of those that it needs.
 fn package(workspace: &Workspace) -> Result<()> {
     let published: Vec<_> = workspace.packages.iter().filter(|package| package.is_published()).collect();
+    let archive = |member: &Package| format!("{}-{}", member.name, member.version);
     for folder in unpacked()? {
         for member in &published {
-            let folder = folder.join(format!("{}-{}", member.name, member.version));
+            let folder = folder.join(archive(member));
             match fs::remove_dir_all(&folder) {
                 Err(error) if error.kind() != ErrorKind::NotFound => {
                     return Err(error).with_context(|| format!("cannot remove {}", folder.display()));
@@ -85,8 +86,7 @@ fn package(workspace: &Workspace) -> Result<()> {
         .fold(package, |command, member| command.args("--package").word(&member.name))
         .run(&workspace.root)?;
     for member in published {
-        let packed =
-            workspace.root.join(&folder).join("package").join(format!("{}-{}", member.name, member.version));
+        let packed = workspace.root.join(&folder).join("package").join(archive(member));
         for file in ["README.md", "LICENSE-MIT", "LICENSE-APACHE"] {
             ensure!(
                 packed.join(file).exists(),

@@ -5,7 +5,7 @@ mod circles;
 mod client_module;
 mod codes;
 mod dependencies;
-mod links;
+pub(super) mod links;
 pub(super) mod pages;
 pub(crate) mod playground;
 mod rooms;
@@ -33,9 +33,11 @@ pub(super) fn check(workspace: &Workspace) -> Result<()> {
         }
         sources.push((file.clone(), text));
     }
-    let pages: Vec<_> = files.iter().filter(|file| is_page(file)).collect();
-    for page in &pages {
-        broken.extend(links::dead(&workspace.root, page, &read(&workspace.root, page)?));
+    let mut pages = Vec::new();
+    for page in files.iter().filter(|file| is_page(file)) {
+        let text = read(&workspace.root, page)?;
+        broken.extend(links::dead(&workspace.root, page, &text));
+        pages.push((page.clone(), text));
     }
     broken.extend(pages::violations(&workspace.root, &files, &sources)?);
     broken.extend(book::violations(&workspace.root, &pages, &sources)?);

@@ -1,11 +1,14 @@
 //! The links of the built pages.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
 use anyhow::{Result, ensure};
 
-use super::super::rules;
+use super::super::rules::{
+    self,
+    links::{is_to_the_web, target_file},
+};
 
 /// Fails unless each link of each page leads to a file of the book, and to a place in it.
 pub(super) fn check(folder: &Path) -> Result<()> {
@@ -29,7 +32,7 @@ fn dead_links(pages: &BTreeMap<PathBuf, String>, files: &BTreeSet<PathBuf>) -> V
     for (page, html) in pages {
         for link in values(html, &[" href=\"", " src=\""]).filter(|link| !is_to_the_web(link)) {
             let (path, anchor) = link.split_once('#').unwrap_or((link, ""));
-            let target = target(page, path);
+            let target = target_file(page, path);
             let is_place = anchor.is_empty()
                 || pages.get(&target).is_some_and(|html| values(html, &[" id=\""]).any(|id| id == anchor));
             if !files.contains(&target) || !is_place {
@@ -44,24 +47,6 @@ fn dead_links(pages: &BTreeMap<PathBuf, String>, files: &BTreeSet<PathBuf>) -> V
 fn values<'a>(html: &'a str, starts: &'a [&str]) -> impl Iterator<Item = &'a str> {
     let of = |start: &'a &str| html.split(*start).skip(1).filter_map(|rest| rest.split('"').next());
     starts.iter().flat_map(of)
-}
-
-fn is_to_the_web(link: &str) -> bool {
-    link.contains("://") || link.starts_with("mailto:") || link.starts_with("data:")
-}
-
-/// The file to which `path` leads from `page`.
-fn target(page: &Path, path: &str) -> PathBuf {
-    let start = if path.is_empty() { page } else { page.parent().unwrap_or(page) };
-    let mut target = PathBuf::new();
-    for part in start.join(path).components() {
-        match part {
-            Component::ParentDir => drop(target.pop()),
-            Component::CurDir => {}
-            part => target.push(part),
-        }
-    }
-    target
 }
 
 #[cfg(test)]

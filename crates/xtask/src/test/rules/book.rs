@@ -9,7 +9,7 @@ use super::read;
 /// Returns one line for each test that does not exist, and for each link to a scene that does not exist.
 pub(super) fn violations(
     root: &Path,
-    pages: &[&PathBuf],
+    pages: &[(PathBuf, String)],
     sources: &[(PathBuf, String)],
 ) -> Result<Vec<String>> {
     let mut broken = Vec::new();
@@ -17,8 +17,8 @@ pub(super) fn violations(
         broken.extend(missing_tests(page, &read(root, Path::new(page))?, sources));
     }
     let scenes = read(root, Path::new(SCENES))?;
-    for page in pages.iter().filter(|page| page.starts_with("docs")) {
-        broken.extend(missing_scenes(page, &read(root, page)?, &scenes));
+    for (page, text) in pages.iter().filter(|(page, _)| page.starts_with("docs")) {
+        broken.extend(missing_scenes(page, text, &scenes));
     }
     Ok(broken)
 }

@@ -20,8 +20,7 @@ pub(super) fn violations(sources: &[(PathBuf, String)]) -> Vec<String> {
         if file.starts_with(CATALOGUE) {
             catalogue.extend(described(text));
         } else if is_of_product(file) {
-            // In some files the module of tests is declared before the code.
-            files.push((file, code(&text.replace("#[cfg(test)]\nmod tests;", ""))));
+            files.push((file, code(text)));
         }
     }
     let mut violations = Vec::new();

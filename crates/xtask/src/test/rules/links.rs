@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 use std::fs;
-use std::path::Path;
+use std::path::{Component, Path, PathBuf};
 
 /// Returns one line for each dead link of `page`. Links to the web are not checked.
 pub(super) fn dead(root: &Path, page: &Path, text: &str) -> Vec<String> {
@@ -38,8 +38,22 @@ fn why_dead(root: &Path, page: &Path, text: &str, link: &str) -> Option<&'static
     (!anchors(&there).iter().any(|known| known == anchor)).then_some("no such heading")
 }
 
-pub(super) fn is_to_the_web(link: &str) -> bool {
+pub(in crate::test) fn is_to_the_web(link: &str) -> bool {
     link.contains("://") || link.starts_with("mailto:")
+}
+
+/// The file to which `path` leads from `page`.
+pub(in crate::test) fn target_file(page: &Path, path: &str) -> PathBuf {
+    let start = if path.is_empty() { page } else { page.parent().unwrap_or(page) };
+    let mut target = PathBuf::new();
+    for part in start.join(path).components() {
+        match part {
+            Component::ParentDir => drop(target.pop()),
+            Component::CurDir => {}
+            part => target.push(part),
+        }
+    }
+    target
 }
 
 /// Returns the targets of inline links, images and reference definitions, with their line numbers.

@@ -1,7 +1,7 @@
 //! The pages of the book, and what each page has to be.
 
 use std::collections::BTreeSet;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 
@@ -136,16 +136,7 @@ fn faults(page: &Page) -> Vec<String> {
 
 fn leaves_the_book(page: &Path, link: &str) -> bool {
     let path = link.split('#').next().unwrap_or_default();
-    let mut depth = page.components().count();
-    for part in Path::new(path).components() {
-        match part {
-            Component::ParentDir if depth <= 1 => return true,
-            Component::ParentDir => depth -= 1,
-            Component::Normal(_) => depth += 1,
-            _ => {}
-        }
-    }
-    false
+    !links::target_file(&Path::new(FOLDER).join(page), path).starts_with(FOLDER)
 }
 
 fn too_long(pages: &[Page]) -> Vec<String> {
