@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -43,7 +42,6 @@ The store `fallback` is the memory that decides while Redis fails.
 | metric | type | labels | store | meaning |
 |---|---|---|---|---|
 ";
-const PAGE: &str = "docs/reference/metrics.md";
 
 /// Counts events by what their series is called.
 #[derive(Clone, Default)]
@@ -234,18 +232,9 @@ async fn guide_lists_all_figures_of_the_stores() {
             }
         }
     }
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(PAGE);
-    let page = fs::read_to_string(&path).unwrap();
-    let heading = FIGURES.lines().next().unwrap();
-    let (begin, written) = page.split_once(heading).unwrap();
-    if std::env::var_os("UPDATE_REFERENCE").is_some() {
-        fs::write(path, format!("{begin}{section}")).unwrap();
-    } else {
-        assert!(
-            format!("{heading}{written}") == section,
-            "{PAGE} does not have the figures of the stores: set UPDATE_REFERENCE to write it\n{section}"
-        );
-    }
+    let page = fs::read_to_string(portcullis_pages::path("metrics.md")).unwrap();
+    let (begin, _) = page.split_once(FIGURES.lines().next().unwrap()).unwrap();
+    portcullis_pages::compare("metrics.md", &format!("{begin}{section}"));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]

@@ -3,8 +3,6 @@
 //! With `UPDATE_REFERENCE` in the environment the test writes the page instead of comparing it.
 
 use std::fmt::Write as _;
-use std::fs;
-use std::path::Path;
 
 use clap::builder::StyledStr;
 use clap::{Arg, ArgAction, Command, CommandFactory as _};
@@ -13,16 +11,7 @@ use crate::Arguments;
 
 #[test]
 fn reference_page_has_all_commands() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/command.md");
-    let page = page();
-    if std::env::var_os("UPDATE_REFERENCE").is_some() {
-        fs::write(path, page).unwrap();
-    } else {
-        assert!(
-            fs::read_to_string(path).unwrap() == page,
-            "docs/reference/command.md is not what the command takes: set UPDATE_REFERENCE to write it\n{page}"
-        );
-    }
+    portcullis_pages::compare("command.md", &page());
 }
 
 fn page() -> String {

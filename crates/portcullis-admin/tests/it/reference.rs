@@ -4,8 +4,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
-use std::fs;
-use std::path::Path;
 
 use serde_json::Value;
 
@@ -14,16 +12,7 @@ use crate::support::Limited;
 #[tokio::test]
 async fn reference_page_has_the_description() {
     let document = Limited::new().get("/v1/openapi.json").await.json();
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/admin.md");
-    let page = page(&document);
-    if std::env::var_os("UPDATE_REFERENCE").is_some() {
-        fs::write(path, page).unwrap();
-    } else {
-        assert!(
-            fs::read_to_string(path).unwrap() == page,
-            "docs/reference/admin.md is not what the API describes: set UPDATE_REFERENCE to write it\n{page}"
-        );
-    }
+    portcullis_pages::compare("admin.md", &page(&document));
 }
 
 fn page(document: &Value) -> String {

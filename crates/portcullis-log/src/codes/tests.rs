@@ -3,8 +3,6 @@
 //! With `UPDATE_REFERENCE` in the environment the test writes the page instead of comparing it.
 
 use std::fmt::Write as _;
-use std::fs;
-use std::path::Path;
 
 /// What the page says of a code.
 pub(super) struct Described {
@@ -18,16 +16,7 @@ pub(super) struct Described {
 
 #[test]
 fn page_of_codes_has_what_the_catalogue_says() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/codes.md");
-    let page = page();
-    if std::env::var_os("UPDATE_REFERENCE").is_some() {
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(path, page).unwrap();
-    } else if fs::read_to_string(path).unwrap_or_default() != page {
-        panic!(
-            "docs/reference/codes.md is not what the catalogue says: set UPDATE_REFERENCE to write it\n{page}"
-        );
-    }
+    portcullis_pages::compare("codes.md", &page());
 }
 
 #[test]
@@ -83,7 +72,7 @@ const INTRODUCTION: &str = "\
 Find the code of a log line here, and what to do.
 
 Each warning and error of the log has its code in the field `code`, as in
-`code=PC301`. A code keeps its meaning for ever, and is never used for another line. `..` stands for what varies. \"Once a minute\" is at
+`code=PC301`. A code never changes its meaning, and no other line ever gets it. `..` stands for what varies. \"Once a minute\" is at
 once and then at most so often, with the number of events since the last line.
 
 If `portcullis` does not start because of its store, the code is at the end of the message, in parentheses. What is wrong with files at

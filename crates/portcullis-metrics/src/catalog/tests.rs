@@ -4,7 +4,6 @@
 
 use std::fmt::Write as _;
 use std::fs;
-use std::path::Path;
 
 use super::*;
 use crate::labels::Labels;
@@ -12,18 +11,9 @@ use crate::policies::MAX_POLICIES;
 
 #[test]
 fn reference_page_has_the_catalog() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/metrics.md");
-    let old = fs::read_to_string(&path).unwrap();
-    let (begin, figures) = old.split_once(FIGURES).unwrap_or((&old, ""));
-    let page = page();
-    if std::env::var_os("UPDATE_REFERENCE").is_some() {
-        fs::write(path, format!("{page}{FIGURES}{figures}")).unwrap();
-    } else {
-        assert!(
-            begin == page,
-            "docs/reference/metrics.md is not what the catalog says: set UPDATE_REFERENCE to write it\n{page}"
-        );
-    }
+    let old = fs::read_to_string(portcullis_pages::path("metrics.md")).unwrap();
+    let figures = old.split_once(FIGURES).map_or("", |(_, figures)| figures);
+    portcullis_pages::compare("metrics.md", &format!("{}{FIGURES}{figures}", page()));
 }
 
 #[test]

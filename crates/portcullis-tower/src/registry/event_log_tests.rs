@@ -4,7 +4,6 @@
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
-use std::fs;
 use std::io::Write;
 use std::path::Path;
 use std::sync::{Arc, Mutex, Once};
@@ -197,16 +196,8 @@ async fn reference_page_has_all_events() {
             writeln!(rows, "| {label} | {level} | {often} | {code} | `{text}` |").unwrap();
         }
     }
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/events.md");
     let page = PAGE.replace("ROWS\n", &rows).replace("KINDS\n", &kinds_of_source());
-    if std::env::var_os("UPDATE_REFERENCE").is_some() {
-        fs::write(path, page).unwrap();
-    } else {
-        assert!(
-            fs::read_to_string(path).unwrap() == page,
-            "docs/reference/events.md is not what is logged: set UPDATE_REFERENCE to write it\n{page}"
-        );
-    }
+    portcullis_pages::compare("events.md", &page);
 }
 
 /// A section for each kind, from its documentation.

@@ -18,16 +18,7 @@ struct Feature {
 #[test]
 fn reference_page_has_all_features() {
     let workspace = Workspace::load().unwrap();
-    let path = workspace.root.join("docs/reference/features.md");
-    let page = page(&workspace);
-    if std::env::var_os("UPDATE_REFERENCE").is_some() {
-        fs::write(path, page).unwrap();
-    } else {
-        assert!(
-            fs::read_to_string(path).unwrap() == page,
-            "docs/reference/features.md is not what the manifest says: set UPDATE_REFERENCE to write it\n{page}"
-        );
-    }
+    portcullis_pages::compare("features.md", &page(&workspace));
 }
 
 fn page(workspace: &Workspace) -> String {

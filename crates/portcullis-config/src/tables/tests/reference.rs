@@ -3,23 +3,13 @@
 //! With `UPDATE_REFERENCE` in the environment the test writes the page instead of comparing it.
 
 use std::fmt::Write as _;
-use std::fs;
-use std::path::Path;
 
 use super::super::{Field, Required, ValueKind};
 use super::tables;
 
 #[test]
 fn reference_page_has_what_the_tables_say() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/rules.md");
-    let page = page();
-    if std::env::var_os("UPDATE_REFERENCE").is_some() {
-        fs::write(path, page).unwrap();
-    } else if fs::read_to_string(path).unwrap_or_default() != page {
-        panic!(
-            "docs/reference/rules.md is not what the tables say: set UPDATE_REFERENCE to write it\n{page}"
-        );
-    }
+    portcullis_pages::compare("rules.md", &page());
 }
 
 #[test]
