@@ -1,9 +1,15 @@
 // Calls the engine, which decides. playground/engine/README.md describes its functions and texts.
 
+/** Fetches a file of the page. */
+export async function file(address) {
+  const answer = await fetch(address);
+  if (!answer.ok) throw new Error(`${address} is answered with ${answer.status}`);
+  return answer;
+}
+
 /** Loads the engine, and returns a function that calls one of its exports with a text. */
 export async function load(address) {
-  const packed = await fetch(address);
-  if (!packed.ok) throw new Error(`${address} is answered with ${packed.status}`);
+  const packed = await file(address);
   const bytes = new Response(packed.body.pipeThrough(new DecompressionStream('gzip')));
   const program = await WebAssembly.compile(await bytes.arrayBuffer());
   let engine = null;

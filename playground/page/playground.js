@@ -1,6 +1,6 @@
 // The page: the scenes one below the other, and the toy.
 
-import { start } from './engine.js';
+import { file, start } from './engine.js';
 import { make, write } from './draw/marks.js';
 import { Player, still } from './player.js';
 import { FIRST, Toy } from './toy.js';
@@ -95,12 +95,14 @@ function theme(name) {
 }
 $('theme').addEventListener('click', () => theme(THEMES[(THEMES.indexOf(document.documentElement.dataset.theme ?? 'system') + 1) % THEMES.length]));
 
-const scenes = await ask('scenes');
-if (scenes.error) {
-  write($('problem'), scenes.error);
+const scenes = await file('scenes.json').then(answer => answer.json()).catch(({ message }) => ({ error: `The scenes could not be read: ${message}` }));
+const version = await ask('version');
+const problem = version.error ?? scenes.error;
+if (problem) {
+  write($('problem'), problem);
   $('problem').hidden = false;
 } else {
-  write($('version'), await ask('version'));
+  write($('version'), version);
   const toy = new Toy(ask, $('toy'));
   scenes.forEach((scene, i) => {
     const player = new Player(ask);

@@ -19,7 +19,7 @@ macro_rules! file {
     };
 }
 
-const FILES: [(&str, &str, &[u8]); 15] = [
+const FILES: [(&str, &str, &[u8]); 16] = [
     ("/", "text/html; charset=utf-8", include_bytes!("../page/index.html")),
     file!("style.css", "text/css; charset=utf-8"),
     file!("draw/chart.js", "text/javascript; charset=utf-8"),
@@ -32,6 +32,7 @@ const FILES: [(&str, &str, &[u8]); 15] = [
     file!("out.js", "text/javascript; charset=utf-8"),
     file!("player.js", "text/javascript; charset=utf-8"),
     file!("playground.js", "text/javascript; charset=utf-8"),
+    file!("scenes.json", "application/json"),
     file!("toy.js", "text/javascript; charset=utf-8"),
     file!("worker.js", "text/javascript; charset=utf-8"),
     file!("playground.wasm.gz", "application/gzip"),

@@ -1,13 +1,11 @@
 //! `cargo xtask wasm`: the engine of the playground as WebAssembly.
 
 use std::fs;
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
-use flate2::Compression;
-use flate2::write::GzEncoder;
+use zopfli::{Format, Options};
 
 use crate::cmd::Cmd;
 use crate::test::rules::playground::{ENGINE, PROGRAM, hash};
@@ -38,7 +36,7 @@ pub(crate) fn run(options: &WasmOptions) -> Result<()> {
 fn build(workspace: &Workspace, command: Cmd, packed_to: &Path) -> Result<()> {
     let target = workspace.target("wasm");
     command
-        .args("build --locked --lib --profile wasm --target")
+        .args("rustc --locked --lib --crate-type cdylib --profile wasm --target")
         .args(TARGET)
         .args("--package")
         .args(ENGINE)
@@ -48,9 +46,8 @@ fn build(workspace: &Workspace, command: Cmd, packed_to: &Path) -> Result<()> {
     let file = shrink(&workspace.root, &target)?;
     let mut program = fs::read(&file).with_context(|| format!("cannot read {}", file.display()))?;
     program.extend(section(&hash(workspace)?));
-    let mut packed = GzEncoder::new(Vec::new(), Compression::best());
-    packed.write_all(&program)?;
-    let packed = packed.finish()?;
+    let mut packed = Vec::new();
+    zopfli::compress(Options::default(), Format::Gzip, program.as_slice(), &mut packed)?;
     let name = packed_to.display();
     fs::write(workspace.root.join(packed_to), &packed).with_context(|| format!("cannot write {name}"))?;
     println!("{name}: {} bytes, {} unpacked", packed.len(), program.len());

@@ -3,6 +3,7 @@
 mod decide;
 mod instance;
 mod leased;
+mod narrow;
 mod redis;
 mod service;
 mod written;
@@ -125,7 +126,7 @@ impl<'a> Lane<'a> {
         responses.set_headers(settings.headers.headers());
         if settings.spread > 0 {
             let spread = RetrySpread::new(Duration::from_millis(settings.spread));
-            responses.set_retry_spread(spread.map_err(|error| error.to_string())?);
+            responses.set_retry_spread(spread.expect("a scene's spread is at most an hour"));
         }
         let shown: Vec<_> = settings
             .limits

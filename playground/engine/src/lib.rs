@@ -7,7 +7,6 @@ mod lane;
 mod output;
 mod sample;
 mod scene;
-mod scenes;
 mod traffic;
 #[cfg(target_family = "wasm")]
 #[expect(unsafe_code, reason = "an attribute names what a page can call")]
@@ -61,11 +60,6 @@ pub fn export(request: &str) -> String {
         lane.run(requests.requests)?;
         Ok(output::all(&scene, settings, &lane))
     }))
-}
-
-/// The scenes that are built in: a list in JSON, in the order in which the page shows them.
-pub fn scenes() -> &'static str {
-    scenes::BUILT_IN
 }
 
 /// The version of the crates that decide.

@@ -48,12 +48,6 @@ extern "C" fn export() -> usize {
     call(crate::export)
 }
 
-/// [`scenes`](crate::scenes), whatever the text is.
-#[unsafe(no_mangle)]
-extern "C" fn scenes() -> usize {
-    call(|_| crate::scenes().to_owned())
-}
-
 /// [`version`](crate::version), whatever the text is.
 #[unsafe(no_mangle)]
 extern "C" fn version() -> usize {

@@ -12,7 +12,7 @@ use crate::server::Server;
 const WIDE: Screen = Screen { width: 1280, height: 1000, scale: 1, scheme: "light" };
 
 fn built_in() -> Vec<Value> {
-    serde_json::from_str(portcullis_playground::scenes()).unwrap()
+    serde_json::from_str(super::BUILT_IN).unwrap()
 }
 
 fn run(scene: &Value) -> Value {

@@ -8,6 +8,7 @@ use portcullis_engine::{Engine, Limit, Limits};
 use portcullis_memory::{Fallback, InstanceShare, MemoryStore};
 
 use super::leased::Leased;
+use super::narrow::Narrow;
 use super::redis::Redis;
 use crate::scene::{LaneSettings, StoreKind};
 
@@ -31,17 +32,21 @@ impl Instance {
             StoreKind::Share => {
                 let share = Arc::new(InstanceShare::new(super::memory(clock), settings.instances));
                 own = Some(Arc::clone(&share));
-                share
+                Arc::new(Narrow(share))
             }
             StoreKind::Shared => {
                 let leased = Arc::new(Leased::new(redis, Arc::clone(clock)));
                 in_front = Some(Arc::clone(&leased));
-                Arc::new(Fallback::builder(leased).clock(ManualClock::clone(clock)).build())
+                let fallback = Fallback::builder(leased).clock(ManualClock::clone(clock)).build();
+                Arc::new(Narrow(Arc::new(fallback)))
             }
         };
+        for policy in &policies {
+            store.register(policy).map_err(|error| error.to_string())?;
+        }
         let engine = Arc::new(Engine::with_clock(store, Arc::clone(clock) as Arc<_>));
         for policy in &policies {
-            engine.register(policy).map_err(|error| error.to_string())?;
+            engine.register(policy).expect("the store takes it, and no other has its name");
         }
         let limits = policies.iter().cloned().map(Limit::new).collect();
         let instances = std::num::NonZeroU32::new(settings.instances).unwrap_or(std::num::NonZeroU32::MIN);

@@ -2,15 +2,17 @@
 
 use serde_json::{Value, json};
 
+const BUILT_IN: &str = include_str!("../../../page/scenes.json");
+
 /// A scene that is built in.
 pub(crate) fn scene(id: &str) -> Value {
-    let scenes: Vec<Value> = serde_json::from_str(portcullis_playground::scenes()).unwrap();
+    let scenes: Vec<Value> = serde_json::from_str(BUILT_IN).unwrap();
     scenes.into_iter().find(|scene| scene["id"] == id).unwrap_or_else(|| panic!("no scene {id}"))
 }
 
 /// All scenes that are built in, and one with what they leave out.
 pub(crate) fn all_scenes() -> Vec<Value> {
-    let mut scenes: Vec<Value> = serde_json::from_str(portcullis_playground::scenes()).unwrap();
+    let mut scenes: Vec<Value> = serde_json::from_str(BUILT_IN).unwrap();
     scenes.push(every_algorithm());
     scenes
 }

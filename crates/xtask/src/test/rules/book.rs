@@ -44,7 +44,7 @@ fn missing_scenes(page: &Path, text: &str, scenes: &str) -> Vec<String> {
 
 const THREATS: &str = "docs/understand/threats.md";
 const ATTACKS: &str = "tests/attacks/README.md";
-const SCENES: &str = "playground/engine/src/scenes.json";
+const SCENES: &str = "playground/page/scenes.json";
 const PLAYGROUND: &str = "http://127.0.0.1:8090/#";
 
 #[cfg(test)]

@@ -71,7 +71,7 @@ pub(crate) const PROGRAM: &str = "playground/page/playground.wasm.gz";
 /// The package that is built.
 pub(crate) const ENGINE: &str = "portcullis-playground";
 /// The most bytes of the program.
-const MOST: usize = 265_000;
+const MOST: usize = 200_000;
 
 #[cfg(test)]
 mod tests {
