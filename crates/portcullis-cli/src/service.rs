@@ -5,6 +5,7 @@ pub(crate) mod descriptors;
 pub(crate) mod documents;
 pub(crate) mod log;
 pub(crate) mod readiness;
+pub(crate) mod redis;
 pub(crate) mod signals;
 pub(crate) mod store;
 pub(crate) mod store_name;

@@ -11,6 +11,7 @@ mod requirement;
 mod version;
 
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use arc_swap::ArcSwap;
@@ -74,6 +75,8 @@ struct Shared {
     changes: Mutex<Changes>,
     /// Held while rules are read again, so that an older file never replaces a newer one.
     reloads: Mutex<()>,
+    /// Whether the rules that came last, other than by a document, were refused.
+    is_refused: AtomicBool,
     /// The log of all layers, so that a reload starts neither its throttles nor an outage anew.
     log: LayerLog,
     #[cfg(feature = "signed")]
@@ -105,6 +108,7 @@ impl LiveRules {
             current,
             changes,
             reloads,
+            is_refused: AtomicBool::new(false),
             log: LayerLog::default(),
             #[cfg(feature = "signed")]
             documents: documents::Documents::default(),
@@ -179,6 +183,7 @@ impl LiveRules {
 
     /// Reports that the rules were replaced.
     fn reloaded(&self, generation: u64) {
+        self.0.is_refused.store(false, Relaxed);
         self.0.registry.rules_reloaded(generation, self.current().loader().name());
         #[cfg(feature = "signed")]
         self.report_document();
@@ -217,8 +222,18 @@ impl LiveRules {
     }
 
     /// Reports that new rules were refused before they could replace the current ones.
-    pub(crate) fn reject(&self, findings: &str) {
+    fn reject(&self, findings: &str) {
+        self.0.is_refused.store(true, Relaxed);
         self.0.registry.rules_rejected(self.generation(), findings);
+    }
+
+    /// Whether the rules that came last were refused, so that older ones apply: the files, or the signed document of the fleet. It is so
+    /// until what is wrong is mended.
+    pub fn has_refused(&self) -> bool {
+        let has_refused = self.0.is_refused.load(Relaxed);
+        #[cfg(feature = "signed")]
+        let has_refused = has_refused || self.0.documents.is_refused();
+        has_refused
     }
 
     /// Returns the number of the current rules: 1 for the first ones, and one more for each that replaced them.

@@ -56,7 +56,7 @@ pub(crate) fn apply(documents: &mut [Node], overlay: &Node, allowed: &[String], 
             if let Some(base) = find(documents, &policy.name) {
                 change(base, policy, &path, allowed, findings);
             } else {
-                let message = "remote rules name a policy that the local file does not have";
+                let message = "remote rules name a policy that the local file does not have: add it there, or leave it out";
                 findings.error(path, policy.name_span, message);
             }
         }

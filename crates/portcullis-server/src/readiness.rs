@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use portcullis::Limiter;
-use portcullis::event::{Event, EventKind};
+use portcullis::event::EventKind;
 use portcullis::store::Figure;
 
 /// Whether a server should get requests, and why not. Clones share everything.
@@ -25,7 +25,6 @@ pub struct Readiness(Arc<Shared>);
 
 struct Shared {
     limiter: Limiter,
-    follows_rules: AtomicBool,
     ignores_store: AtomicBool,
     is_draining: AtomicBool,
     is_refused: AtomicBool,
@@ -71,42 +70,15 @@ impl fmt::Display for NotReady {
 }
 
 impl Readiness {
-    /// Follows the store of the limiter, and its rules if they are reloaded.
+    /// Follows the store of the limiter, and its rules.
     pub fn new(limiter: &Limiter) -> Self {
-        let readiness = Self::of_store(limiter);
-        readiness.follow_rules();
-        readiness
-    }
-
-    /// Follows the store of the limiter alone.
-    pub(crate) fn of_store(limiter: &Limiter) -> Self {
         Self(Arc::new(Shared {
             limiter: limiter.clone(),
-            follows_rules: AtomicBool::new(false),
             ignores_store: AtomicBool::new(false),
             is_draining: AtomicBool::new(false),
             is_refused: AtomicBool::new(false),
             has_no_rules: AtomicBool::new(false),
         }))
-    }
-
-    /// Follows the rules of the limiter as well. A limiter with an observer emits all its events, so nothing is observed that no page shows.
-    pub(crate) fn follow_rules(&self) {
-        if self.0.follows_rules.swap(true, Ordering::Relaxed) {
-            return;
-        }
-        // The limiter keeps its observers: one that keeps the limiter would never be dropped.
-        let observed = Arc::downgrade(&self.0);
-        drop(self.0.limiter.clone().observe(move |event: &Event<'_>| {
-            let is_refused = match event.kind {
-                EventKind::RulesReloaded { .. } => false,
-                EventKind::RulesRejected { .. } => true,
-                _ => return,
-            };
-            if let Some(shared) = observed.upgrade() {
-                shared.is_refused.store(is_refused, Ordering::Relaxed);
-            }
-        }));
     }
 
     /// Whether a server without its store is ready, since failure modes decide; no by default.
@@ -119,9 +91,11 @@ impl Readiness {
         self.0.is_refused.store(is_refused, Ordering::Relaxed);
     }
 
-    /// Whether the rules that were read last were refused, so that older ones apply.
+    /// Whether the rules that came last were refused, so that older ones apply: those of the limiter, or what was
+    /// [reported](Self::set_rules_refused).
     pub fn has_refused_rules(&self) -> bool {
         self.0.is_refused.load(Ordering::Relaxed)
+            || self.0.limiter.rules().is_ok_and(|live| live.has_refused())
     }
 
     /// Reports whether a folder of rules has no files yet.
@@ -129,7 +103,7 @@ impl Readiness {
         self.0.has_no_rules.store(has_none, Ordering::Relaxed);
     }
 
-    /// Emits an event of the limiter, which may be one that this follows.
+    /// Emits an event of the limiter.
     pub(crate) fn report(&self, kind: EventKind<'_>) {
         self.0.limiter.emit_event(kind);
     }

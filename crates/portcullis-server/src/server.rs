@@ -59,7 +59,7 @@ pub struct Server {
 impl Server {
     /// A server without listeners.
     pub fn new(limiter: Limiter) -> Self {
-        let readiness = Readiness::of_store(&limiter);
+        let readiness = Readiness::new(&limiter);
         Self {
             limiter,
             readiness,
@@ -115,7 +115,6 @@ impl Server {
     }
 
     fn place(mut self, place: Place, addr: SocketAddr, router: Router) -> Self {
-        self.readiness.follow_rules();
         self.places.retain(|(other, ..)| *other != place);
         self.places.push((place, addr, router));
         self

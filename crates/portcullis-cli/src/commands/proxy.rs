@@ -83,17 +83,18 @@ impl Proxy {
         let tls = self.tls.read()?;
         let Some(rules) = self.load()? else { return Ok(false) };
         let (limiter, store) = self.store.limiter(Some(rules)).await?;
+        let proxy = ReverseProxy::new(&limiter, upstream)?;
+        let proxy = self.limits.apply(self.target.apply(proxy)?);
+        let proxy = if let Some(tls) = &tls { proxy.tls(tls) } else { proxy };
+        // Its metrics count what is refused of the rules from the first look on.
+        let server = self.listeners.server(&limiter, tls)?;
         let _document = documents::follow(&limiter, store, &self.rules)?;
         let _watch = match limiter.rules().ok() {
             Some(live) => Some(Watch::start(live, WatchOptions::new())?),
             None => None,
         };
-        let proxy = ReverseProxy::new(&limiter, upstream)?;
-        let proxy = self.limits.apply(self.target.apply(proxy)?);
-        let proxy = if let Some(tls) = &tls { proxy.tls(tls) } else { proxy };
         let bound = proxy.bind(self.listen).await.with_context(|| self.listen.to_string())?;
         let addr = bound.local_addr();
-        let server = self.listeners.server(&limiter, tls)?;
         let server = server.beside(|stop| bound.serve(stop.cancelled_owned()));
         let server = server.bind().await.map_err(service::with_flag)?;
         self.announce(addr, &limiter, server.addresses());

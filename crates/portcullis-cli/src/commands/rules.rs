@@ -6,12 +6,13 @@ mod show;
 
 use std::time::Duration;
 
-use anyhow::ensure;
+use anyhow::{Context as _, ensure};
 use clap::{Args, Subcommand};
 use portcullis_core::store::DocumentStore;
 use portcullis_redis::RedisStore;
 
 use crate::service::in_runtime;
+use crate::service::redis::RedisArguments;
 
 /// Rules that are kept in Redis, so that all instances change together.
 #[derive(Debug, Subcommand)]
@@ -35,9 +36,8 @@ impl Rules {
 /// Where the document is.
 #[derive(Debug, Args)]
 struct Place {
-    /// The server, such as `redis://127.0.0.1:6379`.
-    #[arg(long, value_name = "URL")]
-    store: String,
+    #[command(flatten)]
+    redis: RedisArguments,
 
     /// The key of the document in the server, as `[remote]` in the local files of the instances states it.
     #[arg(long, value_name = "KEY", default_value = "portcullis-rules")]
@@ -46,7 +46,16 @@ struct Place {
 
 impl Place {
     async fn open(&self) -> anyhow::Result<impl DocumentStore> {
-        let store = RedisStore::builder(&self.store).deadline(DEADLINE).connect().await?;
+        let url =
+            self.redis.url()?.context("name the server of the instances by --store or PORTCULLIS_STORE")?;
+        let mut builder = RedisStore::builder(url).deadline(DEADLINE);
+        if let Some(namespace) = self.redis.namespace() {
+            builder = builder.namespace(namespace);
+        }
+        if let Some(authority) = self.redis.authority()? {
+            builder = builder.root_certificate(&authority);
+        }
+        let store = builder.connect().await?;
         ensure!(store.is_connected(), "no connection to the server: is it running?");
         Ok(store)
     }

@@ -1,35 +1,22 @@
 //! The store of a service.
 
-use std::env;
-use std::fs;
-use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use anyhow::{Context as _, bail};
+use anyhow::Context as _;
 use clap::Args;
 use portcullis::redis::RedisStore;
 use portcullis::rules::Rules;
 use portcullis::store::MemoryStore;
 use portcullis::{Limiter, Secret};
 
-use super::store_name::scheme_and_host;
+use super::redis::RedisArguments;
 
 /// Where the service keeps what was charged.
 #[derive(Debug, Args)]
 pub(crate) struct StoreArguments {
-    /// `memory`, or the URL of Redis or Valkey: `redis://`, `redis-cluster://` or `redis-sentinel://`, with `rediss` for TLS. By
-    /// default the value of `PORTCULLIS_STORE`, which other users of the machine cannot see, and `memory` without it.
-    #[arg(long, value_name = "URL")]
-    store: Option<String>,
-
-    /// Trusts only servers with a certificate of this authority, in PEM, and not those of the system.
-    #[arg(long, value_name = "FILE")]
-    store_ca: Option<PathBuf>,
-
-    /// The prefix of all keys in the store.
-    #[arg(long, value_name = "NAME")]
-    namespace: Option<String>,
+    #[command(flatten)]
+    redis: RedisArguments,
 
     /// How long a decision of the store may take; 50 ms by default.
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
@@ -41,16 +28,9 @@ pub(crate) struct StoreArguments {
 }
 
 impl StoreArguments {
-    fn url(&self) -> Option<String> {
-        let url = self.store.clone().or_else(|| env::var(VARIABLE).ok());
-        url.filter(|url| url != "memory")
-    }
-
     /// The store without what precedes the host, which may be a password.
     pub(crate) fn shown(&self) -> String {
-        let Some(url) = self.url() else { return "memory".to_owned() };
-        let (scheme, host) = scheme_and_host(&url);
-        format!("{scheme}://{host}")
+        self.redis.shown()
     }
 
     /// The limiter, and its store in Redis. A server that cannot be reached is no error.
@@ -58,21 +38,18 @@ impl StoreArguments {
         &self,
         rules: Option<Rules>,
     ) -> anyhow::Result<(Limiter, Option<RedisStore>)> {
-        let Some(url) = self.url() else {
+        let Some(url) = self.redis.url()? else {
             return Ok((self.in_memory(rules)?, None));
         };
-        if !url.contains("://") {
-            bail!("a store is `memory` or a URL such as redis://127.0.0.1:6379");
-        }
         let mut builder = Limiter::redis(url);
-        if let Some(namespace) = &self.namespace {
+        if let Some(namespace) = self.redis.namespace() {
             builder = builder.namespace(namespace);
         }
         if let Some(deadline) = self.store_deadline {
             builder = builder.deadline(deadline);
         }
-        if let Some(file) = &self.store_ca {
-            builder = builder.root_certificate(&fs::read(file).with_context(|| file.display().to_string())?);
+        if let Some(authority) = self.redis.authority()? {
+            builder = builder.root_certificate(&authority);
         }
         if let Some(keys) = self.memory_keys {
             builder = builder.fallback_capacity(keys);
@@ -103,5 +80,3 @@ impl StoreArguments {
         })
     }
 }
-
-const VARIABLE: &str = "PORTCULLIS_STORE";

@@ -7,9 +7,14 @@ use portcullis_servers::RedisServer;
 
 /// The exit code, and what is written to standard output and standard error.
 pub(crate) fn portcullis(arguments: &[&str]) -> (i32, String, String) {
-    let output =
-        Command::new(env!("CARGO_BIN_EXE_portcullis")).args(arguments).env_remove("SEARCH_LIMIT").output();
-    let output = output.unwrap();
+    portcullis_with(&[], arguments)
+}
+
+/// As [`portcullis`], with variables of the environment.
+fn portcullis_with(variables: &[(&str, &str)], arguments: &[&str]) -> (i32, String, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_portcullis"));
+    command.env_remove("SEARCH_LIMIT").env_remove("PORTCULLIS_STORE").envs(variables.iter().copied());
+    let output = command.args(arguments).output().unwrap();
     let text = |bytes| String::from_utf8(bytes).unwrap();
     (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
 }
@@ -77,6 +82,27 @@ fn document_is_signed_pushed_and_shown() {
     let (code, _, error) = portcullis(&foreign);
     assert!(code == 2 && !error.is_empty(), "{error}");
     assert!(show(verify_key).1.starts_with("number 2\n"));
+}
+
+#[test]
+fn documents_are_pushed_where_services_are() {
+    let (folder, redis) = (Folder::new("where"), RedisServer::start().unwrap());
+    let (key, url) = (folder.path("rules.key"), redis.admin_url());
+    assert_eq!(portcullis(&["rules", "keygen", &key]).0, 0);
+    let changes = folder.write("changes.toml", "[policy.search]\nlimit = 5\n");
+    let push = ["rules", "push", &changes, "--key", &key];
+    for nowhere in [portcullis(&push), portcullis(&[&push[..], &["--store", "memory"]].concat())] {
+        assert!(nowhere.0 == 2 && nowhere.2.contains("--store or PORTCULLIS_STORE"), "{}", nowhere.2);
+    }
+    let pushed = portcullis_with(&[("PORTCULLIS_STORE", &url)], &push);
+    assert_eq!(pushed, (0, "portcullis-rules has number 1\n".to_owned(), String::new()));
+    // A name that the services refuse is refused here as well.
+    let named = [&push[..], &["--store", &url, "--namespace", "shop", "--name", "shop:rules"]].concat();
+    let (code, _, error) = portcullis(&named);
+    assert!(code == 2 && error.contains("is in the namespace"), "{error}");
+    let authority = [&push[..], &["--store", &url, "--store-ca", "absent.pem"]].concat();
+    let (code, _, error) = portcullis(&authority);
+    assert!(code == 2 && error.contains("absent.pem"), "{error}");
 }
 
 #[test]

@@ -2,9 +2,11 @@
 
 use std::collections::VecDeque;
 use std::hash::{DefaultHasher, Hash, Hasher as _};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use portcullis_tower::LayerError;
+use portcullis_log::{codes, file_log::log_findings};
+use portcullis_tower::{EventKind, LayerError};
 use tokio::sync::Notify;
 
 use super::{LiveRules, ReloadError, Shared, is_emptied};
@@ -15,6 +17,8 @@ use crate::rules::Rules;
 #[derive(Debug, Default)]
 pub(super) struct Documents {
     reports: Mutex<Reports>,
+    /// Whether the document of the store does not apply.
+    is_refused: AtomicBool,
     /// Notified after each change of the rules.
     replaced: Arc<Notify>,
 }
@@ -46,10 +50,14 @@ impl LiveRules {
         };
         match self.0.reload(read, Shared::swap_generation) {
             Ok(generation) => {
+                self.0.documents.is_refused.store(false, Relaxed);
                 self.reloaded(generation);
                 Ok(generation)
             }
-            Err(Unapplied::Already) => Ok(self.generation()),
+            Err(Unapplied::Already) => {
+                self.0.documents.is_refused.store(false, Relaxed);
+                Ok(self.generation())
+            }
             Err(Unapplied::Unfit(reason)) => Err(reason),
             Err(Unapplied::Files(ReloadError::Invalid(findings))) => {
                 Err(format!("the local file cannot be used: {findings}"))
@@ -60,20 +68,29 @@ impl LiveRules {
 
     /// Reports that a document was refused, once for each document and reason.
     pub(crate) fn refuse_document(&self, name: &str, document: impl Hash, reason: &str) {
-        self.report_once(fingerprint((document, reason)), || format!("the remote rules {name:?}: {reason}"));
+        if self.refuse(fingerprint((document, reason))) {
+            let findings = format!("the remote rules {name:?}: {reason}");
+            self.0.registry.rules_rejected(self.generation(), &findings);
+        }
     }
 
-    fn report_once(&self, refusal: u64, findings: impl FnOnce() -> String) {
+    /// Notes that a document does not apply. Returns whether it was not reported yet.
+    fn refuse(&self, refusal: u64) -> bool {
+        self.0.documents.is_refused.store(true, Relaxed);
         let mut reports = self.reports();
         if reports.refused.contains(&refusal) {
-            return;
+            return false;
         }
         if reports.refused.len() == MAX_REPORTED {
             reports.refused.pop_front();
         }
         reports.refused.push_back(refusal);
-        drop(reports);
-        self.reject(&findings());
+        true
+    }
+
+    /// Notes that the store has no document, so that none is refused; one that was discarded still is.
+    pub(crate) fn no_document(&self) {
+        self.0.documents.is_refused.store(self.current().discarded().is_some(), Relaxed);
     }
 
     /// What is notified after each change of the rules. Does not keep the rules.
@@ -92,17 +109,34 @@ impl LiveRules {
         }
         reports.applied = applied;
         drop(reports);
-        if let Some((document, reason)) = rules.discarded() {
+        if let Some((document, reason)) = rules.discarded()
+            && self.refuse(fingerprint((document, reason)))
+        {
             let name = &document.key;
-            self.report_once(fingerprint((document, reason)), || {
-                format!("the remote rules {name:?} do not fit the local file, whose values apply: {reason}")
+            let findings =
+                format!("the remote rules {name:?} do not fit the local file, whose values apply: {reason}");
+            log_findings(&findings, |findings| {
+                tracing::error!(
+                    code = %codes::DOCUMENT_DISCARDED,
+                    findings,
+                    "the signed document does not fit the files, whose values apply"
+                );
             });
+            self.0
+                .registry
+                .emit_event(EventKind::RulesRejected { generation: self.generation(), findings: &findings });
         }
         self.0.documents.replaced.notify_waiters();
     }
 
     fn reports(&self) -> MutexGuard<'_, Reports> {
         self.0.documents.reports.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Documents {
+    pub(super) fn is_refused(&self) -> bool {
+        self.is_refused.load(Relaxed)
     }
 }
 

@@ -75,7 +75,7 @@ fn what_is_not_allowed_is_refused() {
         ),
         (
             r#"{"policy": {"other": {"limit": 7}}}"#,
-            "policy.other: remote rules name a policy that the local file does not have",
+            "policy.other: remote rules name a policy that the local file does not have: add it there, or leave it out",
         ),
         (r#"{"layer": {}}"#, "layer: remote rules change policies and nothing else"),
         (r#"{"include": ["a.toml"]}"#, "include: remote rules change policies and nothing else"),

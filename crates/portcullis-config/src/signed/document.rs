@@ -134,14 +134,17 @@ pub enum DocumentError {
     },
     /// The document was not signed by the expected key, for this name, with this content.
     #[error(
-        "document {number} is not signed by the key that the local file trusts, or was changed or cut off"
+        "document {number} is not signed by the key that the local file trusts, or was changed or cut off: push it with the secret key of \
+         `verify_key`"
     )]
     Signature {
         /// The number that it claims.
         number: u64,
     },
     /// The document is older than one that was seen, or than the local file accepts.
-    #[error("document {number} is stale: the lowest number that is accepted is {lowest}")]
+    #[error(
+        "document {number} is stale: the lowest number that is accepted is {lowest}, which `rules push --at-least {lowest}` gives it"
+    )]
     Stale {
         /// Its number.
         number: u64,

@@ -262,10 +262,10 @@ pub enum EventKind<'a> {
         /// The number of the rules, from 1. Each change adds one.
         generation: u64,
     },
-    /// New rules of a limiter are refused, and the last good ones stay. The event belongs to no layer, so it has no policies. One line is
-    /// logged, with the findings.
+    /// New rules of a limiter are refused, and the last good ones stay; or a signed document does not fit changed files, whose rules apply
+    /// without it. The event belongs to no layer, so it has no policies. One line is logged, with the findings.
     RulesRejected {
-        /// The number of the rules that stay.
+        /// The number of the rules that apply.
         generation: u64,
         /// What is wrong with the new ones, a line for each finding.
         findings: &'a str,

@@ -4,7 +4,7 @@ codes! {
     /// Changed rules have mistakes. The last good ones, of this generation, stay.
     RULES_REFUSED = "PC501" Error "each time",
         "new rules of the rate limiter are refused",
-        "Correct what `findings` says, or the lines of PC502 that follow. `portcullis check FILE` shows them with their lines of the file.";
+        "Correct what `findings` says, or the lines of PC502 that follow. `portcullis check FILE` shows them with their lines of the file. Mistakes of `the remote rules` are in the signed document: correct what `portcullis rules push` has sent.";
 
     /// One of several mistakes in changed rules or descriptor files, with its place.
     FINDING = "PC502" Error "each time, at most 100 lines",
@@ -42,13 +42,19 @@ codes! {
         "Nothing, if that is soon enough. On Linux raise `fs.inotify.max_user_watches` if `error` speaks of a limit; `--poll` of `portcullis \
          serve` sets the interval.";
 
-    /// The signed document cannot be read from its store. The last good rules stay.
+    /// The signed document cannot be read from its store. The rules that apply stay: after a start these are the rules of the files alone.
     REMOTE_RULES_UNREADABLE = "PC509" Warn "once, until it works again",
-        "remote rules cannot be read: the last good rules stay",
+        "remote rules cannot be read: the rules that apply stay",
         "Check the store: `error` says how it fails. The user of Redis needs the right to read the key of the document.";
 
     /// A quota that was set by hand ends, because the rules have changed since. `by_hand` and `now` are the two quotas.
     HAND_SET_QUOTA_ENDED = "PC510" Warn "each time",
         "changed rules end the quota that was set by hand",
         "Nothing, if the quota of the rules is meant. Otherwise write the other one into the rules.";
+
+    /// The files were changed so that the signed document does not fit them any more. The whole document is discarded: limits that it had
+    /// made lower are as high as in the files again.
+    DOCUMENT_DISCARDED = "PC511" Error "each time",
+        "the signed document does not fit the files, whose values apply",
+        "Push a document that fits the files as they are now, or change the files back. `findings` says what does not fit.";
 }

@@ -153,6 +153,7 @@ impl DescriptorFiles {
             Ok(counts) => {
                 self.loaded.is_empty.store(false, Ordering::Relaxed);
                 readiness.set_no_rules(false);
+                readiness.set_rules_refused(false);
                 counts.log(&self.root, "changed descriptor files apply from now on");
                 let generation = number.fetch_add(1, Ordering::Relaxed) + 2;
                 readiness.report(EventKind::RulesReloaded { generation });
@@ -166,6 +167,7 @@ impl DescriptorFiles {
                     );
                 });
                 let generation = number.load(Ordering::Relaxed) + 1;
+                readiness.set_rules_refused(true);
                 readiness.report(EventKind::RulesRejected { generation, findings: &findings });
             }
         }

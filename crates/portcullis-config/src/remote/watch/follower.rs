@@ -26,12 +26,15 @@ pub(super) struct Follower {
     refused: Option<Instant>,
     numbers: Numbers,
     is_out: bool,
+    /// Whether the store has no document.
+    is_missing: bool,
 }
 
 impl Follower {
     pub(super) fn new(live: &LiveRules, store: Arc<dyn DocumentStore>) -> Self {
         let (generation, seen, refused, numbers) = (None, Vec::new(), None, Numbers::default());
-        Self { live: live.downgrade(), store, generation, seen, refused, numbers, is_out: false }
+        let (is_out, is_missing) = (false, false);
+        Self { live: live.downgrade(), store, generation, seen, refused, numbers, is_out, is_missing }
     }
 
     /// Looks once, and returns the time until the next look; `None` if the rules are gone.
@@ -46,6 +49,12 @@ impl Follower {
             |header: &Vec<u8>| header.is_empty() || (*header == self.seen && !self.is_due(&settings));
         if header.as_ref().is_ok_and(is_known) {
             self.answered(&name);
+            if header.is_ok_and(|header| header.is_empty()) {
+                self.live.upgrade()?.no_document();
+                if !std::mem::replace(&mut self.is_missing, true) {
+                    tracing::info!(document = %name, "there is no document of remote rules: the rules that apply stay");
+                }
+            }
             return Some(self.pause(&settings));
         }
         let document = match header {
@@ -60,7 +69,7 @@ impl Follower {
             }
             Err(error) => {
                 if !self.is_out {
-                    tracing::warn!(code = %codes::REMOTE_RULES_UNREADABLE, document = %name, %error, "remote rules cannot be read: the last good rules stay");
+                    tracing::warn!(code = %codes::REMOTE_RULES_UNREADABLE, document = %name, %error, "remote rules cannot be read: the rules that apply stay");
                 }
                 self.is_out = true;
             }
@@ -91,9 +100,16 @@ impl Follower {
         live.current().remote().cloned()
     }
 
-    /// The time until the next look, before it is varied by up to a tenth.
+    /// The time until the next look, before it is varied by up to a tenth. A store that does not answer is asked again soon: until then an
+    /// instance that has started has the rules of its file alone.
     fn pause(&self, settings: &RemoteSettings) -> Duration {
-        if self.refused.is_some() { settings.poll.min(LONGEST_AFTER_REFUSAL) } else { settings.poll }
+        if self.is_out {
+            settings.poll.min(LONGEST_WHILE_OUT)
+        } else if self.refused.is_some() {
+            settings.poll.min(LONGEST_AFTER_REFUSAL)
+        } else {
+            settings.poll
+        }
     }
 
     /// Whether a refused document is judged again now, because the next look may be too late. Its header does not show whether the rest
@@ -105,6 +121,7 @@ impl Follower {
 
     /// Applies a document, or refuses it.
     async fn receive(&mut self, live: &LiveRules, settings: &RemoteSettings, document: &[u8]) {
+        self.is_missing = false;
         self.seen = document[..HEADER.min(document.len())].to_vec();
         self.refused = Some(Instant::now());
         let overlay = match self.verified(settings, document) {
@@ -165,6 +182,8 @@ async fn read(store: &dyn DocumentStore, name: &str, length: usize) -> Result<Ve
 const LONGEST_READ: Duration = Duration::from_secs(10);
 /// How often a file without `[remote]` is looked at again, after a reload.
 const WITHOUT_SETTINGS: Duration = Duration::from_secs(5);
+/// A store costs one call of some bytes.
+const LONGEST_WHILE_OUT: Duration = Duration::from_secs(5);
 /// The time after which a refused document has been judged again.
 const JUDGED_AGAIN: Duration = Duration::from_secs(60);
 /// With the tenth by which it varies, below the time above.

@@ -97,6 +97,7 @@ async fn a_file_that_allows_less_discards_the_document() {
         for _ in 0..2 {
             let _ = follower.look().await;
         }
+        assert!(setting.live.has_refused());
         // One event, however often it is judged again.
         assert_eq!((setting.limit(), setting.live.generation(), setting.rejections()), (1, generation, 1));
     }
@@ -107,6 +108,7 @@ async fn a_file_that_allows_less_discards_the_document() {
     // A document that fits applies, and the former one is not restored by a file that allows more again.
     setting.push(r#"{"policy":{"daily":{"mode":"shadow"}}}"#).await;
     let _ = follower.look().await;
+    assert!(!setting.live.has_refused());
     file.write(&setting.key, "");
     setting.live.reload().unwrap();
     let _ = follower.look().await;

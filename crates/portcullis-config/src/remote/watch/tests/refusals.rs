@@ -97,3 +97,37 @@ async fn only_a_document_that_applies_makes_a_generation() {
     }
     assert_eq!(setting.limit(), 8);
 }
+
+#[tokio::test]
+async fn refusal_is_shown_until_it_is_mended() {
+    let setting = Setting::new("");
+    let mut follower = setting.follower();
+    let good = setting.push(&limit(7)).await.to_bytes();
+    let _ = follower.look().await;
+    assert!(!setting.live.has_refused());
+    let foreign = Document::sign(&SigningKey::from_seed([2; 32]), NAME, 9, limit(9)).unwrap().to_bytes();
+    let mended =
+        [good.clone(), Vec::new(), Document::sign(&setting.key, NAME, 2, limit(8)).unwrap().to_bytes()];
+    for (times, mended) in (1..).zip(mended) {
+        setting.overwrite(foreign.clone()).await;
+        let _ = follower.look().await;
+        // A reload of files that are as good as before does not mend the document.
+        setting.live.reload().unwrap();
+        let _ = follower.look().await;
+        assert!(setting.live.has_refused(), "{times}");
+        setting.overwrite(mended).await;
+        let _ = follower.look().await;
+        assert!(!setting.live.has_refused(), "{times}");
+    }
+    assert_eq!(setting.rejections(), 1);
+}
+
+#[tokio::test]
+async fn store_that_is_out_is_asked_again_soon() {
+    for (poll, soon) in [("1h", 5), ("2s", 2)] {
+        let setting = Setting::new(&format!("poll = '{poll}'"));
+        let mut follower = setting.follower();
+        *setting.store.is_out.lock().unwrap() = true;
+        assert_eq!(follower.look().await, Some(Duration::from_secs(soon)), "{poll}");
+    }
+}
