@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use portcullis::Limiter;
 use portcullis::event::EventKind;
+use portcullis::rules::LiveRules;
 use portcullis::store::Figure;
 
 /// Whether a server should get requests, and why not. Clones share everything.
@@ -94,8 +95,7 @@ impl Readiness {
     /// Whether the rules that came last were refused, so that older ones apply: those of the limiter, or what was
     /// [reported](Self::set_rules_refused).
     pub fn has_refused_rules(&self) -> bool {
-        self.0.is_refused.load(Ordering::Relaxed)
-            || self.0.limiter.rules().is_ok_and(|live| live.has_refused())
+        self.0.is_refused.load(Ordering::Relaxed) || self.0.limiter.rules().is_ok_and(LiveRules::has_refused)
     }
 
     /// Reports whether a folder of rules has no files yet.
