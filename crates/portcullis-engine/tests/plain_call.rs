@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use portcullis_core::overrides::LockOut;
 use portcullis_core::{Clock, Key, ManualClock, Policy, Quota, Secret};
 use portcullis_engine::{
     Ask, Attempt, Engine, EventKind, Limit, Limits, Mode, Now, Patience, Reason, Rejected, now,
@@ -77,6 +78,27 @@ async fn shadow_limit_lets_every_call_through() {
         assert!(limited(&limits, "ada", || ()).await.is_ok());
     }
     assert_eq!(would_reject.load(std::sync::atomic::Ordering::Relaxed), 2);
+}
+
+#[tokio::test]
+async fn trial_counts_no_denial_for_a_lock_out() {
+    let policy = Policy::fixed_window("calls", Quota::per_minute(1)).allow_overrides();
+    let enforcing = limits(policy.clone(), Mode::Enforce);
+    let hour = Duration::from_secs(3_600);
+    let rule = LockOut::after(2).within(hour).block_for(hour);
+    let lock_out = enforcing.engine().set_lock_out(&policy, rule).expect("the store blocks keys");
+    let limit = Limit { lock_out: Some(lock_out), ..Limit::new(policy) };
+    let enforcing = Arc::new(enforcing.with_policies(vec![limit]));
+    let trial = Arc::new(enforcing.in_trial());
+    assert!(limited(&enforcing, "ada", || ()).await.is_ok());
+    for _ in 0..3 {
+        assert_eq!(limited(&trial, "ada", || ()).await.unwrap_err().reason(), Reason::Limited);
+    }
+    let mut reasons = Vec::new();
+    for _ in 0..3 {
+        reasons.push(limited(&enforcing, "ada", || ()).await.unwrap_err().reason());
+    }
+    assert_eq!(reasons, [Reason::Limited, Reason::Limited, Reason::Blocked]);
 }
 
 /// Without a runtime: what is answered at once needs none, and the time is that of a clock that is set.

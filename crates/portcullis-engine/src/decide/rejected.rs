@@ -121,9 +121,11 @@ pub(super) fn reject(limits: &Arc<Limits>, rejected: Rejected, keys: Option<&Fou
     rejected
 }
 
-/// Emits a rejection, and counts its denials for lock-outs.
+/// Emits a rejection, and counts its denials for lock-outs. Those in a trial do not count: it has no effect on other doors.
 pub(super) fn emit(limits: &Arc<Limits>, rejected: &Rejected, keys: Option<&FoundKeys>) {
-    if let Rejected::Limited { outcome, .. } = rejected {
+    if let Rejected::Limited { outcome, .. } = rejected
+        && !limits.is_trial()
+    {
         lock_outs::count(limits, outcome);
     }
     // Its reason takes a while to find.

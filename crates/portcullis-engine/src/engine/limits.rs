@@ -104,11 +104,16 @@ impl Limits {
     }
 
     /// Returns these limits for a door that lets requests pass which they reject. Events show what policies deny as those of policies
-    /// that are [tried out](crate::Mode::Shadow).
+    /// that are [tried out](crate::Mode::Shadow), and none of it counts towards a lock-out.
     #[must_use]
     pub fn in_trial(&self) -> Self {
         let (engine, signals, route) = self.shared();
         Self::with(engine, self.policies.clone(), signals, route, true)
+    }
+
+    /// Whether requests pass that are rejected.
+    pub(crate) fn is_trial(&self) -> bool {
+        self.is_trial
     }
 
     fn shared(&self) -> (Arc<Engine>, Arc<Signals>, Arc<Route>) {

@@ -25,8 +25,8 @@ impl Limit {
     ///   as a layer has the policy. The policy [allows overrides](portcullis_core::Policy::allow_overrides): its checks read blocks.
     /// - **What counts** is a request that the policy denies and that would fit later, in any algorithm of a rate, also if the denial was
     ///   [remembered](portcullis_core::store::Outcome::is_remembered). What does not count: requests that are denied in
-    ///   [shadow](Self::shadow), as all under [`Mode::Off`](crate::Mode::Off) and outside of a [share](Self::enforce); exempt
-    ///   ones; those with a key that clients [share](portcullis_core::Key::is_shared); costs that never fit; requests that are
+    ///   [shadow](Self::shadow), as all under [`Mode::Off`](crate::Mode::Off) and outside of a [share](Self::enforce); those at a door
+    ///   that rejects no request, such as a rate limit service in shadow mode; exempt ones; those with a key that clients [share](portcullis_core::Key::is_shared); costs that never fit; requests that are
     ///   rejected because of another policy alone; and those with a blocked key.
     ///   With [`charge_when`](Self::charge_when) failed log-ins use up the limit, and what counts are the denials after that.
     /// - **When a block begins.** A store in memory blocks with the denial that reaches the number. The response to that denial has
