@@ -2,6 +2,7 @@
 
 mod each;
 mod exhausted;
+mod join;
 mod refuse;
 mod window;
 
@@ -15,8 +16,7 @@ use tokio::time::Instant;
 
 use super::patience::Patience;
 use super::refunds::{Keep, Refunds};
-use super::slot::Slot;
-use super::{late, shadows};
+use super::shadows;
 use crate::PolicySet;
 use crate::charge::{Asked, LaterCharge};
 use crate::decide::call::StoreCall;
@@ -40,6 +40,8 @@ pub struct Attempt {
     keys: Option<Box<FoundKeys>>,
     /// The longest wait that its caller accepts.
     max_wait: Option<Duration>,
+    /// The arrival of a request that has waited for a window or a permit.
+    waits_since: Option<Instant>,
     patience: Patience,
     /// What was charged so far.
     charged: Option<Outcome>,
@@ -88,6 +90,7 @@ impl Attempt {
             callers: CallerPolicies::default(),
             keys: None,
             max_wait,
+            waits_since: None,
             patience,
             charged: None,
             is_answered: false,
@@ -309,26 +312,6 @@ impl Attempt {
             keys: self.keys.take(),
             _permit: self.permit.take(),
         })
-    }
-
-    /// Enters the queue in which the request was charged a slot.
-    async fn join(&mut self, at: Instant) -> Result<Slot, Rejected> {
-        let charged = self.charged.take().expect("a slot was charged");
-        if let Some(denied) = self.max_wait.and_then(|max_wait| late::denial(max_wait, &charged)) {
-            let policies = self.limits.policies().iter().enumerate();
-            let is_checked = |name| denied.decisions().iter().any(|decision| decision.policy() == name);
-            let checked =
-                policies.filter(|(_, limit)| is_checked(limit.policy.name())).map(|(index, _)| index);
-            let rejected = Rejected::Late { checked: PolicySet::of(checked), outcome: denied };
-            let rejected = reject(&self.limits, rejected, self.keys());
-            self.charged = Some(charged);
-            return Err(self.refunded(rejected).await);
-        }
-        if !self.wait_as(charged.checks().narrowest_key()) {
-            self.charged = Some(charged);
-            return Err(self.reject_overloaded().await);
-        }
-        Ok(Slot::join(&self.limits, charged, at))
     }
 
     /// Counts the request among those that wait, by this key and in place of the permit that it has. Returns whether it may wait.

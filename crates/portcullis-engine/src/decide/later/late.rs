@@ -6,9 +6,11 @@ use std::time::Duration;
 use portcullis_core::Retry;
 use portcullis_core::store::{CheckResult, Outcome};
 
-/// The denial of a request that would wait for longer than `max_wait`, with the time after which the wait would be short enough.
-pub(super) fn denial(max_wait: Duration, charged: &Outcome) -> Option<Outcome> {
-    if charged.decision().delay() <= max_wait {
+/// The denial of a request that has `waited` and would wait for longer than `max_wait` in all, with the time after which the wait for a
+/// slot would be short enough. A retry starts afresh: what has been waited is not part of that time.
+pub(super) fn denial(max_wait: Duration, waited: Duration, charged: &Outcome) -> Option<Outcome> {
+    let left = max_wait.saturating_sub(waited);
+    if charged.decision().delay() <= left {
         return None;
     }
     let checks = charged.checks().clone();
@@ -17,7 +19,7 @@ pub(super) fn denial(max_wait: Duration, charged: &Outcome) -> Option<Outcome> {
         // The units are refunded.
         snapshot.remaining = snapshot.remaining.saturating_add(check.cost).min(snapshot.limit);
         let delay = mem::take(&mut snapshot.delay);
-        let is_late = check.policy.strategy().queues() && delay > max_wait;
+        let is_late = check.policy.strategy().queues() && delay > left;
         // The queue advances as time does, so a slot that is near enough is free then.
         snapshot.retry = is_late.then(|| Retry::After(delay.saturating_sub(max_wait)));
         CheckResult { admitted: admitted && !is_late, snapshot, position }

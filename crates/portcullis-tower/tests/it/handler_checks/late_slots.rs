@@ -52,3 +52,28 @@ async fn a_check_that_is_too_late_ends_after_its_refund() {
         assert!(rows(5).await.is_ok(), "its slot is not behind the one that was too late");
     }
 }
+
+/// The window begins after ten seconds, and the next slot is 14 s later.
+#[tokio::test(start_paused = true)]
+async fn a_wait_for_a_window_counts_in_a_queue() {
+    static QUEUE: Policy = Policy::leaky_bucket("queue", Quota::per_minute(10).burst(9));
+    let ten_seconds = Quota::new(1, Duration::from_secs(10), None).unwrap();
+    let window = Policy::fixed_window("window", ten_seconds).wait_at_most(Duration::from_secs(60));
+    for (at_most, ends, is_in_time) in [(20, 10, false), (30, 24, true)] {
+        let memory = MemoryStore::builder().clock(Virtual(Instant::now())).build();
+        let registry = Arc::new(Registry::new(Arc::new(memory), Secret::published()));
+        assert!(check(&registry, &window, "ada").await.is_ok());
+        let queued = [(); 4].map(|()| tokio::spawn(check(&registry, &QUEUE, "ada").into_future()));
+        let at_most = Duration::from_secs(at_most);
+        let start = Instant::now();
+        let passed = check(&registry, &window, "ada").and(&QUEUE).at_most(at_most).await;
+        assert_eq!((start.elapsed().as_secs(), passed.is_ok()), (ends, is_in_time));
+        if let Err(late) = passed {
+            let policy = late.decision().map(|decision| decision.policy().as_str());
+            assert_eq!((policy, late.retry_after()), (Some("queue"), Some(Duration::ZERO)));
+        }
+        for queued in queued {
+            assert!(queued.await.unwrap().is_ok());
+        }
+    }
+}

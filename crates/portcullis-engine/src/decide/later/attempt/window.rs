@@ -61,6 +61,7 @@ pub(super) async fn check(
     if !attempt.wait_as(checks.narrowest_key()) {
         return Err(attempt.overloaded());
     }
+    attempt.waits_since.get_or_insert(deadlines.arrival);
     let mut place = queues.join(awaited.id, awaited.due);
     let mut turn = None;
     attempt.patience().resume().await;
