@@ -235,10 +235,23 @@ impl ChargeLedger {
         Ok(())
     }
 
-    /// Records the current decision under one policy, and a receipt unless the charge is settled.
-    pub fn add(&self, basis: Charged<'_>, index: usize, receipt: Option<Receipt>, decision: Decision) {
+    /// Records a later charge of which each policy stands by itself, as [`add`](Self::add) does: under a policy that is settled the units
+    /// stay charged.
+    pub fn add_each(&self, basis: Charged<'_>, outcome: Outcome) {
+        let decisions = outcome.decisions().to_vec();
+        let mut receipts = outcome.into_receipts().peekable();
+        for decision in decisions {
+            let receipt = take_own(&decision, &mut receipts);
+            self.add(basis, receipt, decision);
+        }
+    }
+
+    /// Records the current decision under one policy of the charge, and a receipt unless the charge is settled under it.
+    pub fn add(&self, basis: Charged<'_>, receipt: Option<Receipt>, decision: Decision) {
         let mut entries = self.lock();
         let Entries { decisions, policies } = entries_mut(&mut entries, basis);
+        let known = decisions.iter().position(|known| known.policy() == decision.policy());
+        let Some(index) = known else { return };
         decisions[index] = decision;
         if let Some(receipt) = receipt
             && !policies[index].settled

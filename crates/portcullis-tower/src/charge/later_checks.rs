@@ -25,17 +25,10 @@ impl Charge {
         checks.map(|(_, check)| check).filter(|check| !is_in_flight(check.policy))
     }
 
-    /// Records a later charge, so that it is refunded and settled with the others. A charge that is settled already keeps no
+    /// Records a later charge, so that it is refunded and settled with the others. A policy whose charge is settled already keeps no
     /// more receipts: the units stay charged.
     pub(crate) fn record(&self, outcome: Outcome) {
-        let known = self.at_admission();
-        let index_of = |decision: &portcullis_core::Decision| {
-            known.iter().position(|known| known.policy() == decision.policy())
-        };
-        let indexes: Option<Vec<_>> = outcome.decisions().iter().map(index_of).collect();
-        if let Some(indexes) = indexes {
-            let _ = self.shared.ledger().record(self.shared.charged(), indexes, outcome);
-        }
+        self.shared.ledger().add_each(self.shared.charged(), outcome);
     }
 
     /// Charges `units` under each policy before they are used. `None` if a policy denies or queues, or the store cannot answer.
@@ -73,13 +66,8 @@ impl Charge {
             match limits.settle(receipt, used).await {
                 Ok(settlement) => {
                     report::settled(limits, key, before, used, &settlement);
-                    let basis = self.shared.charged();
-                    let policy = settlement.decision.policy();
-                    let known = self.at_admission().iter().position(|known| known.policy() == policy);
-                    if let Some(index) = known {
-                        let charged = settlement.receipt.filter(|receipt: &Receipt| receipt.cost() > 0);
-                        self.shared.ledger().add(basis, index, charged, settlement.decision);
-                    }
+                    let charged = settlement.receipt.filter(|receipt: &Receipt| receipt.cost() > 0);
+                    self.shared.ledger().add(self.shared.charged(), charged, settlement.decision);
                 }
                 Err(error) => result = Err(error),
             }

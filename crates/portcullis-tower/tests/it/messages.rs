@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Context, Waker};
 
 use portcullis_core::{Policy, Quota};
-use portcullis_tower::{Charge, PolicyExt as _, Reason, Registry};
+use portcullis_tower::{Charge, ChargeError, PolicyExt as _, Reason, Registry};
 use tokio::time::Instant;
 
 use crate::handler_checks::{BYTES, MAILS, check, remaining};
@@ -37,6 +37,27 @@ async fn each_message_is_charged_or_limited() {
         // Settling the charge does not open the stream.
         assert!(charge.check(2).await.is_ok());
         assert_eq!(charge.check(1).await.unwrap_err().reason(), Reason::Limited);
+    }
+}
+
+#[tokio::test]
+async fn settling_one_policy_keeps_receipts_of_others() {
+    for mode in MODES {
+        let (_, registry) = store(mode);
+        let charge = check(&registry, &MAILS, "ada").cost(0).and(&BYTES).cost(0).await.unwrap();
+        charge.for_policy("mails").unwrap().settle(0).await.unwrap();
+        let bytes = charge.for_policy("bytes").unwrap();
+        assert!(charge.check(1).await.is_ok());
+        assert_eq!(bytes.decision().remaining(), 99, "{mode:?}");
+        let mut meter = charge.meter(1);
+        assert!(meter.check(1).await.is_ok());
+        drop(meter);
+        assert_eq!(bytes.decision().remaining(), 98, "{mode:?}");
+
+        charge.refund().await.unwrap();
+        assert_eq!(remaining(&registry, &BYTES, "ada").await, 100, "{mode:?}");
+        assert_eq!(remaining(&registry, &MAILS, "ada").await, 0, "what is settled stays charged");
+        assert_eq!(charge.settle(0).await, Err(ChargeError::Settled));
     }
 }
 
