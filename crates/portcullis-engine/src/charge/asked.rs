@@ -27,6 +27,13 @@ impl Asked {
         self.key == key && self.policy(limits).name() == policy
     }
 
+    /// What the check costs for `units` in place of one: what its cost exceeds one by comes on top. For no units it costs nothing, and
+    /// a check of cost 0 is free, whatever the units.
+    #[must_use]
+    pub fn cost_of(self, units: u64) -> u64 {
+        if units == 0 || self.cost == 0 { 0 } else { self.cost.saturating_add(units - 1) }
+    }
+
     pub(crate) fn to_check(self, limits: &Limits) -> Check {
         Check { policy: self.policy(limits).clone(), key: self.key, cost: self.cost }
     }

@@ -118,12 +118,12 @@ impl Ask {
         self.add(limits, index, key, 0);
     }
 
-    /// Adds what another request asks, whose policies begin at `offset` in these limits. It is charged `units` in place of one; if they are 0,
-    /// nothing, and one has to be left. What both ask of a key under one policy is added up.
+    /// Adds what another request asks, whose policies begin at `offset` in these limits. It is charged `units` [in place of
+    /// one](Asked::cost_of); if they are 0, one has to be left. What both ask of a key under one policy is added up.
     pub fn join(&mut self, limits: &Limits, other: &Self, offset: usize, units: u64) {
         self.callers.join(&other.callers, offset);
-        for &Asked { index, key, cost } in other.enforced.iter().chain(&other.shadow) {
-            let cost = if units == 0 { 0 } else { cost.saturating_add(units - 1) };
+        for &own in other.enforced.iter().chain(&other.shadow) {
+            let (Asked { index, key, .. }, cost) = (own, own.cost_of(units));
             let name = limits.policies()[offset + index].policy.name();
             let mut asked = self.enforced.iter_mut().chain(&mut self.shadow);
             match asked.find(|asked| asked.is_about(limits, name, key)) {

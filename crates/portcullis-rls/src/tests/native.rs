@@ -320,3 +320,26 @@ async fn what_cannot_be_a_request_is_invalid() {
             .0
     );
 }
+
+/// A rule by address, and one for all which costs nothing.
+pub(super) const FREE: &str = r#"
+[policy.own]
+strategy = "fixed_window"
+quota = "9/day"
+key = "client_ip"
+
+[policy.free]
+strategy = "fixed_window"
+quota = "4/day"
+key = "global"
+cost = 0
+"#;
+
+#[tokio::test]
+async fn free_rule_charges_no_hit() {
+    let service = native_of(&ManualClock::default(), FREE);
+    assert_eq!(outcome(&service, &of([hits(ADA, 5)])).await, (true, vec![4]));
+    assert!(!outcome(&service, &of([hits(ADA, 5)])).await.0, "it uses up what is left");
+    assert_eq!(outcome(&service, &of([hits(ADA, 0)])).await, (false, vec![0]));
+    assert_eq!(outcome(&service, &of([hits(BOB, 3), hits(BOB, 0)])).await, (true, vec![4, 4]));
+}

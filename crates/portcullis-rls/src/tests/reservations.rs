@@ -13,7 +13,7 @@ use std::time::Duration;
 use portcullis::rules::{Format, Loader};
 use tonic::Status;
 
-use super::native::native_by;
+use super::native::{FREE, native_by};
 use super::*;
 use crate::messages::{CommitRequest, CommitResponse, ReserveRequest, ReserveResponse};
 

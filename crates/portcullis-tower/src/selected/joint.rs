@@ -23,8 +23,8 @@ pub struct JointRequest {
     pub selection: Selection,
     /// The head of the request.
     pub parts: Parts,
-    /// The units that it is charged in place of one, in addition to what its cost exceeds one by. Of 0 nothing is charged, and one
-    /// has to be left.
+    /// The units that it is charged in place of one, in addition to what its cost exceeds one by; a limit of which it costs nothing
+    /// charges nothing. Of 0 nothing is charged, and one has to be left.
     pub units: u64,
 }
 

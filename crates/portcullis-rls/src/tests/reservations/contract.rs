@@ -192,6 +192,16 @@ async fn weights_of_descriptors_are_kept() {
 }
 
 #[tokio::test]
+async fn free_rule_reserves_nothing() {
+    let service = rules(FREE);
+    let [ada, bob]: [&[(&str, &str)]; 2] =
+        [&[("remote_address", "192.0.2.1")], &[("remote_address", "192.0.2.2")]];
+    let id = reserve(&service, reservation(&[ada], 5)).await;
+    assert_eq!(commit(&service, &id, 8).await, Ok(true));
+    assert_eq!([left(&service, ada).await, left(&service, bob).await], [1, 4]);
+}
+
+#[tokio::test]
 async fn service_in_shadow_lets_reservations_pass() {
     let service = service(&ManualClock::default(), LIMITS).shadow();
     let id = reserve(&service, reservation(&[ADA], 100)).await;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use portcullis_core::store::{Check, Outcome};
 use portcullis_core::{PolicyName, Receipt};
-use portcullis_engine::{Limits, OnAbort};
+use portcullis_engine::{Asked, Limits, OnAbort};
 
 use super::group::Group;
 use super::planned::Planned;
@@ -67,7 +67,7 @@ pub async fn reserve(
     let Planned { groups, decision, admitted, .. } = planned;
     let mut held = Vec::new();
     for (group, by) in groups.iter().zip(admitted) {
-        held.extend(by.charged.into_iter().flat_map(receipts).map(|receipt| group.hold(receipt)));
+        held.extend(by.charged.into_iter().flat_map(receipts).filter_map(|receipt| group.hold(receipt)));
     }
     Ok(JointReservation { decision, limits: groups.first().map(|group| Arc::clone(group.limits())), held })
 }
@@ -89,15 +89,18 @@ pub fn receipts(outcome: Outcome) -> Vec<Receipt> {
 }
 
 impl Group {
-    fn hold(&self, receipt: Receipt) -> HeldUnits {
+    /// `None` if all that is asked there is free.
+    fn hold(&self, receipt: Receipt) -> Option<HeldUnits> {
         let (policy, key) = (receipt.policy().name(), receipt.key());
         let mut asking = self.members().iter().filter_map(|member| {
             let mut asked = member.asks().flat_map(portcullis_engine::Ask::enforced);
-            let asked = asked.find(|asked| asked.is_about(&member.config.limits, policy, key))?;
+            let is_own =
+                |asked: &&Asked| asked.cost > 0 && asked.is_about(&member.config.limits, policy, key);
+            let asked = asked.find(is_own)?;
             Some(member.config.policies()[asked.index].reservation)
         });
-        let on_abort = asking.next().flatten().unwrap_or_default();
+        let on_abort = asking.next()?.unwrap_or_default();
         let weight = 1 + asking.count();
-        HeldUnits { on_abort, weight: u64::try_from(weight).unwrap_or(u64::MAX), receipt }
+        Some(HeldUnits { on_abort, weight: u64::try_from(weight).unwrap_or(u64::MAX), receipt })
     }
 }
