@@ -127,6 +127,14 @@ impl Engine {
         Outcome::partial(checks.clone(), results, None)
     }
 
+    /// Whether a denial is that of a client in the list, so that it says nothing of the store.
+    #[cold]
+    pub(crate) fn has_denied(&self, outcome: &Outcome) -> bool {
+        let (now, mut checks) = (self.now(), outcome.checks().iter());
+        !outcome.is_allowed()
+            && self.clients.read(|blocked| checks.any(|check| blocked.left(check.key, now).is_some()))
+    }
+
     /// Changes the list of the clients that are blocked under all policies. Returns where the change applies.
     ///
     /// # Errors

@@ -28,12 +28,15 @@ pub fn admitted(limits: &Limits, decisions: &[Decision], shadows: &[Decision], k
     }
 }
 
-/// Emits the state of the store that an answer shows. A denial from memory, and a check that a lease has paid, show none.
+/// Emits the state of the store that an answer shows. A denial from memory, a check that a lease has paid, and the
+/// denial of a client that is blocked under all policies show none.
 #[inline]
 pub fn answered(limits: &Limits, answer: Result<&Outcome, &StoreError>) {
     match answer {
         Ok(outcome) if outcome.is_remembered() || outcome.is_leased() => {}
-        Ok(outcome) if outcome.failure().is_none() && !limits.is_store_failing() => {}
+        Ok(outcome)
+            if outcome.failure().is_none()
+                && (!limits.is_store_failing() || limits.engine().has_denied(outcome)) => {}
         Ok(outcome) => limits.emit_store_state(outcome.failure()),
         Err(error) => limits.emit_store_state(Some(error)),
     }

@@ -6,6 +6,8 @@ use portcullis_core::{ManualClock, Quota, Receipt, Retry, Secret, Settlement, Ve
 use portcullis_memory::MemoryStore;
 
 use super::*;
+use crate::engine::Limits;
+use crate::{Ask, Attempt, Event, EventKind, Limit, Now, Patience, now};
 
 const HOUR: Duration = Duration::from_secs(3_600);
 const DAILY: Policy = Policy::fixed_window("daily", Quota::per_day(5));
@@ -86,6 +88,37 @@ async fn blocked_client_is_denied_under_each_policy() {
     clock.advance(HOUR);
     assert_eq!(engine.check(Checks::one(DAILY, ada, 1)).await.unwrap().into_decision().remaining(), 4);
     assert_eq!(engine.blocked_clients(), []);
+}
+
+#[tokio::test]
+async fn blocked_client_shows_no_state_of_the_store() {
+    let clock = ManualClock::default();
+    let engine = Arc::new(engine(MemoryStore::builder().clock(clock.clone()).build(), &clock));
+    let (ada, grace) = (key(&["ada"]), key(&["grace"]));
+    engine.change_client(block(ada, HOUR)).await.unwrap();
+    let recovered = Arc::<AtomicBool>::default();
+    let seen = Arc::clone(&recovered);
+    engine.observers().add(Arc::new(move |event: &Event<'_>| {
+        if matches!(event.kind, EventKind::StoreRecovered) {
+            seen.store(true, Relaxed);
+        }
+    }));
+    let limits = Arc::new(Limits::new(engine, vec![Limit::new(DAILY), Limit::new(ALL)]));
+    limits.emit_store_state(Some(&StoreError::new(StoreErrorKind::Unavailable, "no connection")));
+    clock.advance(HOUR / 2);
+    let ask = |user, policies| {
+        let mut ask = Ask::new(&limits);
+        (0..policies).for_each(|index| ask.add(&limits, index, user, 1));
+        ask
+    };
+    for policies in [1, 2] {
+        assert!(matches!(now::decide(&limits, &ask(ada, policies)), Now::Rejected(_)));
+        let mut attempt = Attempt::new(&limits, None, Patience::default());
+        assert!(attempt.check(ask(ada, policies), None).await.is_err());
+        assert!(!recovered.load(Relaxed) && limits.is_store_failing());
+    }
+    assert!(matches!(now::decide(&limits, &ask(grace, 2)), Now::All(_)));
+    assert!(recovered.load(Relaxed) && !limits.is_store_failing());
 }
 
 #[tokio::test]
