@@ -36,8 +36,10 @@ pub struct Limit {
     pub policy: Policy,
     /// Whether it is enforced, tried out or off.
     pub mode: Mode,
-    /// Whether the request is charged after its outcome is known, and the number of such requests that a key may have at a time.
-    pub unsettled: Option<usize>,
+    /// Whether the request is charged after its outcome is known.
+    pub charges_later: bool,
+    /// The number of such requests that a key may have at a time. By default it is the limit of the quota by which the caller is decided.
+    pub max_unsettled: Option<usize>,
     /// Whether the outcome of a request may change what it was charged.
     pub corrects: bool,
     /// How long a request holds its permit.
@@ -53,7 +55,8 @@ impl Limit {
         Self {
             policy,
             mode: Mode::Enforce,
-            unsettled: None,
+            charges_later: false,
+            max_unsettled: None,
             corrects: false,
             held_until: HeldUntil::default(),
             lock_out: None,

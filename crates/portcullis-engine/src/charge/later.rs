@@ -24,9 +24,11 @@ pub struct LaterCharge {
 }
 
 impl LaterCharge {
-    /// `None` if too many requests with the key are unsettled under the policy, or in all.
+    /// `own` is the policy with the quota of the caller. `None` if too many requests with the key are unsettled under the policy, or in all.
     pub(crate) fn new(limits: &Arc<Limits>, asked: Asked, own: Option<&Policy>) -> Option<Self> {
-        let bound = limits.policies()[asked.index].unsettled.unwrap_or_default();
+        let quota = own.unwrap_or_else(|| asked.policy(limits)).strategy();
+        let limit = || usize::try_from(quota.limit()).unwrap_or(usize::MAX);
+        let bound = limits.policies()[asked.index].max_unsettled.unwrap_or_else(limit);
         let id = (asked.policy(limits).digest(), asked.key);
         let permit = limits.engine().unsettled.acquire_below(Some(id), bound)?;
         let (limits, individual) = (Arc::clone(limits), own.cloned());

@@ -241,8 +241,7 @@ impl Ask {
 
     /// Takes the costs of the policies that charge when the outcome is known: their checks ask whether anything is left.
     pub(super) fn take_later_costs(&mut self, limits: &Limits) -> SmallVec<[Asked; 2]> {
-        let is_later =
-            |asked: &&mut Asked| asked.cost > 0 && limits.policies()[asked.index].unsettled.is_some();
+        let is_later = |asked: &&mut Asked| asked.cost > 0 && limits.policies()[asked.index].charges_later;
         let taken = self.enforced.iter_mut().filter(is_later);
         taken.map(|asked| Asked { cost: std::mem::take(&mut asked.cost), ..*asked }).collect()
     }

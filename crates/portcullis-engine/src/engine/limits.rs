@@ -60,7 +60,7 @@ impl Limits {
         is_trial: bool,
     ) -> Self {
         let holds_permits = policies.iter().any(|limit| is_in_flight(&limit.policy));
-        let charges_later = policies.iter().any(|limit| limit.unsettled.is_some());
+        let charges_later = policies.iter().any(|limit| limit.charges_later);
         let corrects = policies.iter().any(|limit| limit.corrects);
         let known_callers = KnownCallers::default();
         Self {

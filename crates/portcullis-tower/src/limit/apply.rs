@@ -54,11 +54,10 @@ impl Limit {
     /// What the engine decides by.
     pub(crate) fn to_limit(&self) -> engine::Limit {
         let outcome = self.outcome.as_deref();
-        let most = || usize::try_from(self.policy.strategy().limit()).unwrap_or(usize::MAX);
-        let unsettled = outcome.filter(|rule| rule.charges_after);
         engine::Limit {
             mode: self.mode,
-            unsettled: unsettled.map(|rule| rule.max_unsettled.unwrap_or_else(most)),
+            charges_later: outcome.is_some_and(|rule| rule.charges_after),
+            max_unsettled: outcome.and_then(|rule| rule.max_unsettled),
             corrects: outcome.is_some(),
             held_until: self.held_until,
             lock_out: self.shared_lock_out.clone(),

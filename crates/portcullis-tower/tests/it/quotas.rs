@@ -20,7 +20,7 @@ use portcullis_tower::{
 
 use crate::probe::{Answer, Probe, grpc, probed, request, send};
 pub(crate) use later::charge_of;
-use tower::Layer as _;
+use tower::{Layer as _, ServiceExt as _};
 
 /// The account of a request, as authentication inserts it.
 #[derive(Clone)]
@@ -349,4 +349,23 @@ async fn a_panic_of_the_function_reaches_the_caller_of_the_service() {
     let layer = RateLimitLayer::new(setup.registry, daily().by(by_account()).quota(|_| panic!("no plan")))
         .with_charge();
     send(&probed(&layer).0, sent_by("ada", None)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn unsettled_requests_follow_a_quota() {
+    let guesses = Policy::fixed_window("guesses", Quota::per_hour(2))
+        .caller_quotas(Quota::per_hour(1), Quota::per_hour(9));
+    let limit = limit(guesses).charge_when(|outcome| outcome.status().is_client_error());
+    for (limit, most) in [(limit.clone().charge_after(), [1, 2, 4]), (limit.charge_after_at_most(3), [3; 3])]
+    {
+        let service = setup().layer_of(limit).layer(tower::service_fn(|_: Request<String>| {
+            std::future::pending::<Result<http::Response<String>, std::convert::Infallible>>()
+        }));
+        let quotas = [Some(Quota::per_hour(1)), None, Some(Quota::per_hour(4))];
+        for ((id, quota), most) in ["ada", "bob", "eve"].into_iter().zip(quotas).zip(most) {
+            let requests = [(); 9].map(|()| tokio::spawn(service.clone().oneshot(sent_by(id, quota))));
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            assert_eq!(requests.iter().filter(|request| !request.is_finished()).count(), most, "{id}");
+        }
+    }
 }
