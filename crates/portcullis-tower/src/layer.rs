@@ -120,8 +120,8 @@ impl RateLimitLayer {
     ///
     /// A request that waits does not keep an instance of the inner service ready, so that it does not block other requests: an
     /// instance that was ready is released, and another is made ready after the wait. If that takes longer than `deadline`, the
-    /// response is 503, in gRPC `UNAVAILABLE`, and the request is refunded. An error of the inner service while it gets ready is
-    /// returned unchanged, and the request is refunded as well.
+    /// response is 503, in gRPC `UNAVAILABLE`, and the request is refunded, also under shadow policies. An error of the inner service
+    /// while it gets ready is returned unchanged, and the request is refunded as well.
     pub fn ready_deadline(mut self, deadline: Duration) -> Self {
         Arc::make_mut(&mut self.config).ready_deadline = deadline;
         self

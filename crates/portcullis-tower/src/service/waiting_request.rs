@@ -18,7 +18,7 @@ use crate::admission::{Decided, RejectedRequest, Waiting, admit, reject};
 use crate::body::discard::discard;
 use crate::charge::response_context::ResponseContext;
 use crate::config::LayerConfig;
-use portcullis_engine::{Admitted, Keep, Refunds};
+use portcullis_engine::{Admitted, Refunds};
 
 /// A request that waits, with an instance of the inner service.
 pub(crate) struct WaitingRequest<S, B> {
@@ -102,7 +102,6 @@ where
         let Stage::Admitted(config, mut parts, admitted) = mem::replace(&mut self.stage, Stage::Over) else {
             unreachable!("it is admitted")
         };
-        let refund = |charged| Refunds::start(&config.limits, charged, None, Keep::Nothing);
         match ready {
             Ok(true) => {
                 let context = admit::later(&config, admitted, &mut parts);
@@ -111,12 +110,12 @@ where
             }
             Ok(false) => {
                 let rejected = reject::not_ready(&config, &parts, admitted.keys.as_deref());
-                let refunds = refund(admitted.charged.as_ref());
+                let refunds = admitted.refund(&config.limits);
                 self.stage = Stage::Refunding(refunds, config, parts, rejected);
                 None
             }
             Err(error) => {
-                drop(refund(admitted.charged.as_ref()));
+                drop(admitted.refund(&config.limits));
                 discard(&parts, self.rest.take()?.1, None, config.discarded_bytes);
                 Some(WaitEnd::Fail(error))
             }

@@ -68,7 +68,7 @@ pub struct Admitted {
     pub shadows: Vec<Decision>,
     /// The checks that they are about.
     pub tried: Vec<Asked>,
-    /// What those have charged, which the outcome may correct, by the indexes of the policies.
+    /// What those have charged, by the indexes of the policies, of a request that has waited, or whose outcome may correct it.
     pub shadow_receipts: Vec<(usize, Receipt)>,
     /// What is charged when the outcome of the request is known.
     pub later: Vec<LaterCharge>,

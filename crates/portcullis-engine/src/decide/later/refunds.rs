@@ -8,6 +8,7 @@ use portcullis_core::store::{Outcome, StoreFuture};
 use portcullis_core::{Decision, Key, Receipt};
 use tokio::time::Instant;
 
+use super::attempt::Admitted;
 use crate::PolicySet;
 use crate::engine::Limits;
 use crate::engine::report;
@@ -59,7 +60,7 @@ impl Refunds {
         slot_at: Option<Instant>,
         keep: Keep,
     ) -> Self {
-        let (mut pending, mut slot) = (Vec::new(), None);
+        let mut refunds = Self { limits: Arc::clone(limits), pending: Vec::new(), slot: None };
         if let Some(charged) = charged {
             let queued = charged.queue_index().zip(slot_at.filter(|at| *at > Instant::now()));
             // Permits are released with the request.
@@ -67,28 +68,43 @@ impl Refunds {
             let refunded =
                 refunded.filter(|receipt| !is_in_flight(receipt.policy()) && !keep.includes(limits, receipt));
             for receipt in refunded {
-                let receipt = match queued {
+                match queued {
                     Some((index, at)) if is_slot(&receipt) => {
                         // The next request of the client would find the queue full otherwise, and keep it so.
-                        slot = limits.engine().backlog.queues.give_up_slot(limits, charged, index, at);
-                        continue;
+                        let backlog = &limits.engine().backlog;
+                        refunds.slot = backlog.queues.give_up_slot(limits, charged, index, at);
                     }
-                    // A slot freed in the middle of a queue would let two requests proceed at once.
-                    None if is_slot(&receipt) => receipt.if_newest(),
-                    _ => receipt,
-                };
-                let (key, units) = (receipt.key(), receipt.cost());
-                match limits.refund(receipt).into_ready() {
-                    Ok(answer) => report::refunded(limits, key, units, &answer),
-                    Err(refund) => pending.push((key, units, refund)),
+                    _ => refunds.add(receipt),
                 }
             }
         }
-        Self { limits: Arc::clone(limits), pending, slot }
+        refunds
+    }
+
+    /// Begins one more refund.
+    fn add(&mut self, receipt: Receipt) {
+        // A slot freed in the middle of a queue would let two requests proceed at once.
+        let receipt = if is_slot(&receipt) { receipt.if_newest() } else { receipt };
+        let (key, units) = (receipt.key(), receipt.cost());
+        match self.limits.refund(receipt).into_ready() {
+            Ok(answer) => report::refunded(&self.limits, key, units, &answer),
+            Err(refund) => self.pending.push((key, units, refund)),
+        }
     }
 
     pub(super) fn are_over(&self) -> bool {
         self.pending.is_empty() && self.slot.is_none()
+    }
+}
+
+impl Admitted {
+    /// Refunds all that the request was charged, also under policies that are tried out: it goes no further after its wait.
+    pub fn refund(self, limits: &Arc<Limits>) -> Refunds {
+        let mut refunds = Refunds::start(limits, self.charged.as_ref(), None, Keep::Nothing);
+        let tried = self.shadow_receipts.into_iter().map(|(_, receipt)| receipt);
+        // Permits are released with the request.
+        tried.filter(|receipt| !is_in_flight(receipt.policy())).for_each(|receipt| refunds.add(receipt));
+        refunds
     }
 }
 

@@ -17,7 +17,8 @@ use crate::event::{EventKeys, EventKind, FoundKeys};
 #[derive(Default)]
 pub(super) struct Shadows {
     pub(super) decisions: Vec<Decision>,
-    /// Charges that the outcome of the request may correct, by the indexes of the policies.
+    /// Charges that may be corrected by the outcome of the request, or refunded if nothing takes it after its wait, by the indexes of the
+    /// policies.
     pub(super) receipts: Vec<(usize, Receipt)>,
     pub(super) held: Vec<HeldPermit>,
 }
@@ -38,7 +39,8 @@ pub(super) async fn check(
     if asked.is_empty() {
         return shadows;
     }
-    let add = |asked: Asked, answer| (asked.index, shadows.add(limits, callers, asked, answer));
+    let has_waited = patience.is_long();
+    let add = |asked: Asked, answer| (asked.index, shadows.add(limits, callers, asked, answer, has_waited));
     let decided = each::check(limits, callers, asked, patience, add).await;
     for (index, decision) in decided.iter().filter(|(_, decision)| !decision.is_allowed()) {
         let led = keys.map(|keys| keys.led_by(limits.policies(), |found, _| found == *index));
@@ -56,6 +58,7 @@ impl Shadows {
         callers: &CallerPolicies,
         asked: Asked,
         answer: Result<Outcome, StoreError>,
+        has_waited: bool,
     ) -> Decision {
         report::answered(limits, answer.as_ref());
         let Ok(outcome) = answer else {
@@ -63,7 +66,7 @@ impl Shadows {
         };
         report::charged(limits, outcome.checks().iter().as_slice(), outcome.decisions());
         self.held.extend(limits.engine().backlog.in_flight.hold(limits, &outcome));
-        if limits.policies()[asked.index].corrects {
+        if has_waited || limits.policies()[asked.index].corrects {
             self.receipts.extend(outcome.clone().into_receipts().map(|receipt| (asked.index, receipt)));
         }
         outcome.into_decision()

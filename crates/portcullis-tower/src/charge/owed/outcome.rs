@@ -38,7 +38,8 @@ pub(crate) fn of_outcome(
         }
     }
     let shadow = |(policy, receipt)| Obligation::RefundShadowUnless { policy, receipt };
-    obligations.extend(shadows.into_iter().map(shadow));
+    let corrected = shadows.into_iter().filter(|(policy, _)| config.policies()[*policy].outcome.is_some());
+    obligations.extend(corrected.map(shadow));
     obligations
 }
 

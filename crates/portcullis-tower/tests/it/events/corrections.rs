@@ -113,6 +113,20 @@ async fn a_request_that_cannot_wait_emits_an_event() {
     assert_eq!(observed.events.take(), ["not ready", "rejected Overloaded", "refunded 1 a:10"]);
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_request_that_is_late_is_refunded_in_shadow() {
+    for mode in [Mode::Ready, Mode::Later] {
+        let observed = Observed::new(mode);
+        let layer = observed.looks_up(policy("a", 10)).ready_deadline(Duration::from_secs(1));
+        let layer = layer.and(policy("tried", 10).by(Global).shadow());
+        let known = request(&[("x-api-key", "known")]);
+        let late = layer.layer(ReadyOnce(true)).oneshot(known).await.unwrap();
+        assert_eq!(late.status(), 503);
+        let refunds = ["refunded 1 a:10", "refunded 1 tried:10"];
+        assert_eq!(observed.events.take(), [&["not ready", "rejected Overloaded"], &refunds[..]].concat());
+    }
+}
+
 /// Ready, but its clones never get ready.
 pub(crate) struct ReadyOnce(pub(crate) bool);
 
