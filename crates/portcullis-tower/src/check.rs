@@ -198,8 +198,8 @@ impl<'a> Check<'a> {
     }
 
     /// Bounds the wait for a slot in the queue of a [leaky bucket](portcullis_core::LeakyBucket), and that for a policy with a
-    /// longest [wait](Policy::wait_at_most), both together: a check that would wait for longer is refunded, under all policies, and rejected with
-    /// 429 and the time after which the wait would be short enough.
+    /// longest [wait](Policy::wait_at_most), both together: a check that would wait for longer is refunded, under all policies, and
+    /// rejected with 429 and the time after which the wait would be short enough.
     ///
     /// By default the policies alone bound it. Policies that do not wait are not affected.
     ///

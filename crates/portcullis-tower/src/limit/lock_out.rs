@@ -26,8 +26,9 @@ impl Limit {
     /// - **What counts** is a request that the policy denies and that would fit later, in any algorithm of a rate, also if the denial was
     ///   [remembered](portcullis_core::store::Outcome::is_remembered). What does not count: requests that are denied in
     ///   [shadow](Self::shadow), as all under [`Mode::Off`](crate::Mode::Off) and outside of a [share](Self::enforce); those at a door
-    ///   that rejects no request, such as a rate limit service in shadow mode; exempt ones; those with a key that clients [share](portcullis_core::Key::is_shared); costs that never fit; requests that are
-    ///   rejected because of another policy alone; and those with a blocked key.
+    ///   that rejects no request, such as a rate limit service in shadow mode; exempt ones; those with a key that clients
+    ///   [share](portcullis_core::Key::is_shared); costs that never fit; requests that are rejected because of another policy alone; and
+    ///   those with a blocked key.
     ///   With [`charge_when`](Self::charge_when) failed log-ins use up the limit, and what counts are the denials after that.
     /// - **When a block begins.** A store in memory blocks with the denial that reaches the number. The response to that denial has
     ///   the wait of the limit, and those after it the end of the block. For other stores, denials are

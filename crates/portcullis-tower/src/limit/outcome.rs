@@ -84,7 +84,8 @@ impl Limit {
     ///
     /// Guesses that are sent at the same time would all find a unit left. So at most as many requests per key are unsettled at the
     /// same time in this process as the policy has units, or the [caller's own quota](Self::quota)
-    /// ([`charge_after_at_most`](Self::charge_after_at_most) sets another number, for all callers). A client thus has at most its limit and this number of failed requests, less one. In several processes, each has this number.
+    /// ([`charge_after_at_most`](Self::charge_after_at_most) sets another number, for all callers). A client thus has at most its
+    /// limit and this number of failed requests, less one. In several processes, each has this number.
     /// More requests are rejected with 429 ([`Reason::Unsettled`](crate::Reason::Unsettled)), without `Retry-After` and figures,
     /// since the wait is unknown. A gRPC request is unsettled until its body ends. A key has at most 1 024 unsettled requests, and all keys of a limiter have 16 384: beyond them, a
     /// request is rejected as one beyond the number for its key.
