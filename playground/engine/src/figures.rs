@@ -1,9 +1,10 @@
 //! The counters of a lane.
 
+mod exact;
+
 use std::time::Duration;
 
-use portcullis_core::algorithm::State;
-use portcullis_core::{Policy, Quota, SlidingLog, Strategy, Timestamp};
+use portcullis_core::{Policy, Quota, Strategy};
 
 use crate::by_key::ByKey;
 use crate::lane::{Lane, Row, Verdict};
@@ -15,9 +16,9 @@ pub(crate) struct Figures {
     pub(crate) counts: [u64; 7],
     /// The waits of admitted requests: the median and the 95th percentile.
     pub(crate) wait: [u64; 2],
-    /// The times from arrival to end, likewise.
+    /// The times from arrival to end, or to the end of the scene, likewise.
     pub(crate) latency: [u64; 2],
-    /// The requests that were wrongly admitted and wrongly rejected, beside exact logs. `None` where there is no such log.
+    /// The requests that were wrongly admitted and wrongly rejected, by exact logs. `None` where there is no such log.
     pub(crate) wrong: Option<[u64; 2]>,
     pub(crate) limits: Vec<OfLimit>,
 }
@@ -46,12 +47,13 @@ impl Figures {
             count(&|row| row.verdict == Verdict::Shed),
         ];
         let admitted = || rows.iter().filter(|row| row.is_admitted());
-        let ended = admitted().filter_map(|row| Some(row.end?.saturating_sub(row.request.at)));
+        let duration = lane.scene.duration * 1_000;
+        let latencies = admitted().map(|row| row.end.unwrap_or(duration).saturating_sub(row.request.at));
         Self {
             counts,
             wait: percentiles(admitted().map(|row| row.wait).collect()),
-            latency: percentiles(ended.collect()),
-            wrong: wrong(lane),
+            latency: percentiles(latencies.collect()),
+            wrong: exact::wrong(lane),
             limits: (0..lane.settings.limits.len()).map(|index| of_limit(lane, index)).collect(),
         }
     }
@@ -60,6 +62,16 @@ impl Figures {
 impl Row {
     pub(crate) fn is_admitted(&self) -> bool {
         matches!(self.verdict, Verdict::Pass | Verdict::Wait)
+    }
+
+    /// When it may start.
+    fn starts(&self) -> u64 {
+        self.request.at + self.wait
+    }
+
+    /// What it costs in the end.
+    fn units(&self, settles: bool) -> u64 {
+        self.request.uses.filter(|_| settles).unwrap_or(self.request.cost)
     }
 
     /// Whose budget the row is charged to under a limit.
@@ -87,9 +99,7 @@ fn of_limit(lane: &Lane<'_>, index: usize) -> OfLimit {
     // Each charge counts for a period; a permit until its request ends.
     let mut budgets = ByKey::new();
     for row in lane.rows.iter().filter(|row| row.is_admitted()) {
-        let at = row.request.at + row.wait;
-        let uses = if settings.settle { row.request.uses } else { None };
-        let units = uses.unwrap_or(row.request.cost);
+        let (at, units) = (row.starts(), row.units(settings.settle));
         let end = match strategy {
             Strategy::InFlight(_) => row.end.unwrap_or(u64::MAX),
             _ => at.saturating_add(period),
@@ -129,41 +139,6 @@ fn bound(lane: &Lane<'_>, policy: &Policy) -> Option<u64> {
         StoreKind::Share => 0,
     };
     (!policy.is_unlimited()).then_some(promised.saturating_add(leased))
-}
-
-/// The requests about which exact logs of the limits decide otherwise. They see the same requests, and charge what they admit.
-fn wrong(lane: &Lane<'_>) -> Option<[u64; 2]> {
-    let logs: Vec<Strategy> =
-        lane.settings.limits.iter().map(|limit| exact(limit.policy.strategy())).collect::<Option<_>>()?;
-    if logs.is_empty() {
-        return None;
-    }
-    let mut states: ByKey<(usize, (usize, u32)), Option<State>> = ByKey::new();
-    let mut wrong = [0, 0];
-    for row in lane.rows.iter().filter(|row| row.verdict != Verdict::Shed) {
-        let now = Timestamp::from_micros(lane.scene.start * 1_000 + row.request.at);
-        let keys: Vec<_> =
-            (0..logs.len()).map(|index| (index, row.budget(lane.settings.limits[index].key))).collect();
-        let fits = keys.iter().all(|key| {
-            let state = states.get(key).and_then(Option::as_ref);
-            logs[key.0].evaluate(state, now, row.request.cost).admitted
-        });
-        if fits {
-            for key in keys {
-                logs[key.0].charge(states.get_or_insert_with(key, || None), now, row.request.cost);
-            }
-        }
-        wrong[0] += u64::from(row.is_admitted() && !fits);
-        wrong[1] += u64::from(!row.is_admitted() && fits);
-    }
-    Some(wrong)
-}
-
-/// The log of as many units in as long a period.
-fn exact(strategy: &Strategy) -> Option<Strategy> {
-    let quota = strategy.quota()?;
-    let quota = Quota::new(quota.limit(), quota.period(), None).ok()?;
-    SlidingLog::new(quota).ok().map(Strategy::SlidingLog)
 }
 
 fn micros(time: Duration) -> u64 {

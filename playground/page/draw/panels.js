@@ -29,7 +29,7 @@ export function drawLatency(ctx, chart, top) {
   const { theme, lane: { rows } } = chart, y = micros => top + chart.panel * (1 - (Math.log10(Math.max(1e4, micros)) - 4) / 3);
   for (const micros of [1e5, 1e6, 1e7]) line(ctx, 0, y(micros), chart.right, y(micros), theme.edge);
   for (let at = 0; at < rows.length; at += ROW) {
-    if (rows[at + COLUMN.outcome] > 1) continue;
+    if (rows[at + COLUMN.outcome] > 1 || rows[at + COLUMN.end] < 0) continue;
     ctx.beginPath();
     shape(ctx, rows[at + COLUMN.client], chart.x(rows[at + COLUMN.end]), y(rows[at + COLUMN.end] - rows[at]), 1.7);
     ctx.fillStyle = colourOf(theme, rows[at + COLUMN.client]);

@@ -163,6 +163,47 @@ fn algorithms_keep_their_bounds() {
     }
 }
 
+/// A request is called wrongly admitted if and only if some period has more units than a log allows.
+#[test]
+fn exact_logs_agree_with_the_most_of_a_period() {
+    let mut compared = 0;
+    for scene in all_scenes() {
+        let result = run(&scene);
+        for lane in result["lanes"].as_array().unwrap() {
+            let Some(wrong) = lane["wrong"][0].as_u64() else { continue };
+            let limits = lane["limits"].as_array().unwrap();
+            let exceeds = limits.iter().any(|limit| limit["most"].as_u64() > limit["units"].as_u64());
+            assert_eq!(wrong > 0, exceeds, "{}: {} {limits:?}", scene["id"], lane["name"]);
+            compared += 1;
+        }
+    }
+    assert!(compared > 15, "{compared}");
+    let leaky = &run(&scene("buckets"))["lanes"][2];
+    assert_eq!(leaky["wrong"], serde_json::json!([0, 0]), "the queue keeps its rate");
+}
+
+#[test]
+fn settled_requests_count_what_they_used() {
+    let result = run(&scene("tokens"));
+    let admitted: Vec<_> = rows(&result, 0).into_iter().filter(|row| row[4] < 2).collect();
+    let in_period = |row: &[i64; 16]| {
+        let within = |at: i64| at <= row[0] && at > row[0] - 10 * SECOND;
+        admitted.iter().filter(|other| within(other[0])).map(|other| other[15]).sum::<i64>()
+    };
+    let above = admitted.iter().filter(|row| in_period(row) > 2_000).count();
+    assert_eq!(result["lanes"][0]["wrong"][0], above);
+}
+
+#[test]
+fn latency_counts_requests_that_have_not_ended() {
+    let mut scene = scene("shed");
+    scene["lanes"] = serde_json::json!([{ "name": "Slow", "service": { "workers": 1 } }]);
+    scene["duration"] = 10_000.into();
+    scene["streams"] =
+        serde_json::json!([{ "kind": "clicks", "at": [1_000, 2_000, 3_000], "takes": [6_000, 6_000] }]);
+    assert_eq!(run(&scene)["lanes"][0]["latency"], serde_json::json!([7_000_000, 8_000_000]));
+}
+
 #[test]
 fn same_seed_gives_the_same_text() {
     let scene = every_algorithm().to_string();
