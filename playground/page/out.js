@@ -36,7 +36,7 @@ export async function fromAddress(fragment) {
 }
 
 const FORMS = {
-  link: ['Link', ''], rust: ['Rust', 'limits.rs'], toml: ['limits.toml', 'limits.toml'], scenario: ['portcullis replay', 'scenario.jsonl'], scene: ['Scene', 'scene.json'],
+  link: ['Link', ''], rust: ['Rust', 'limits.rs'], toml: ['limits.toml', 'limits.toml'], scenario: ['portcullis replay', 'scenario.toml'], scene: ['Scene', 'scene.json'],
 };
 const NOTES = {
   link: 'This address has the whole scene.', rust: 'The layer of this lane, for an axum service.', toml: 'The rules of this lane, for a file that is read anew when it changes.',

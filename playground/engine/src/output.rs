@@ -6,15 +6,15 @@ mod scenario;
 
 use crate::json::Json;
 use crate::lane::Lane;
-use crate::scene::{LaneSettings, Scene};
+use crate::scene::{LaneSettings, Scene, Stream};
 
 /// All texts of a lane, which has run. Each is null where the form cannot express the lane.
 pub(crate) fn all(scene: &Scene, settings: &LaneSettings, lane: &Lane<'_>) -> String {
     let mut json = Json::default();
     json.object(|json| {
         let texts = [
-            ("rust", rust::of(settings)),
-            ("toml", rules::of(settings)),
+            ("rust", rust::of(scene, settings)),
+            ("toml", rules::of(scene, settings)),
             ("scenario", scenario::of(scene, lane)),
         ];
         for (name, text) in texts {
@@ -26,4 +26,18 @@ pub(crate) fn all(scene: &Scene, settings: &LaneSettings, lane: &Lane<'_>) -> St
         }
     });
     json.into_text()
+}
+
+/// The line of a comment that lists what a text of the limits leaves out, or nothing.
+fn left_out(scene: &Scene, lane: &LaneSettings, mark: &str) -> String {
+    let costs = scene.clients.iter().map(|client| Some(client.cost));
+    let mut costs = costs.chain(scene.streams.iter().map(|stream: &Stream| stream.cost)).flatten();
+    let parts = [
+        (costs.any(|cost| cost != 1), "the costs of requests"),
+        (lane.limits.iter().any(|limit| limit.settle), "their settlement at what they used"),
+        (lane.service.is_some(), "the workers of the service"),
+        (lane.shed.is_some(), "the shedding of load"),
+    ];
+    let parts: Vec<_> = parts.into_iter().filter_map(|(is_there, part)| is_there.then_some(part)).collect();
+    if parts.is_empty() { String::new() } else { format!("{mark} Left out: {}.\n", parts.join(", ")) }
 }

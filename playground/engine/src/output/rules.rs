@@ -4,17 +4,28 @@ use std::fmt::Write as _;
 
 use portcullis_core::Policy;
 
+use super::left_out;
 use crate::json::quoted;
-use crate::scene::{KeyKind, LaneSettings};
+use crate::scene::{KeyKind, LaneSettings, Scene, StoreKind};
 
 /// The rules of a lane. `None` without limits.
-pub(super) fn of(lane: &LaneSettings) -> Option<String> {
+pub(super) fn of(scene: &Scene, lane: &LaneSettings) -> Option<String> {
     if lane.limits.is_empty() {
         return None;
     }
-    let mut text = String::new();
+    let mut text = left_out(scene, lane, "#");
     // Writing to a string cannot fail.
+    if lane.store == StoreKind::Share {
+        let _ = writeln!(
+            text,
+            "# The store of the limiter divides the limits among {} instances.",
+            lane.instances
+        );
+    }
     let _ = writeln!(text, "[layer]\nheaders = \"{}\"", lane.headers.names()[0]);
+    if lane.spread > 0 {
+        let _ = writeln!(text, "spread_retries = \"{}ms\"", lane.spread);
+    }
     for limit in &lane.limits {
         let key = match limit.key {
             KeyKind::Client => "client_ip",
@@ -44,11 +55,14 @@ pub(super) fn fields(policy: &Policy) -> Option<Vec<(String, String)>> {
 
 /// The members of an object, without those of objects in it.
 fn members(inside: &str) -> Vec<&str> {
-    let (mut members, mut start, mut depth, mut is_text) = (Vec::new(), 0, 0, false);
+    let (mut members, mut start, mut depth) = (Vec::new(), 0, 0);
+    let (mut is_text, mut is_escaped) = (false, false);
     for (index, byte) in inside.bytes().enumerate() {
+        // A name may end in a backslash, which is written as two.
+        let was_escaped = is_escaped;
+        is_escaped = byte == b'\\' && !was_escaped;
         match byte {
-            // Names may have quotation marks, but not as a value that has another form in TOML.
-            b'"' if !inside[..index].ends_with('\\') => is_text = !is_text,
+            b'"' if !was_escaped => is_text = !is_text,
             b'{' | b'[' if !is_text => depth += 1,
             b'}' | b']' if !is_text => depth -= 1,
             b',' if !is_text && depth == 0 => {

@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use portcullis_core::{Anchor, FailureMode, Policy, Quota, Refill, Strategy};
 
-use crate::scene::{Dialect, KeyKind, LaneSettings, StoreKind};
+use super::left_out;
+use crate::scene::{Dialect, KeyKind, LaneSettings, Scene, StoreKind};
 
 /// A function that makes the layer of a lane. `None` without limits.
-pub(super) fn of(lane: &LaneSettings) -> Option<String> {
+pub(super) fn of(scene: &Scene, lane: &LaneSettings) -> Option<String> {
     lane.limits.first()?;
     let mut text = String::new();
     // Writing to a string cannot fail.
@@ -16,6 +17,7 @@ pub(super) fn of(lane: &LaneSettings) -> Option<String> {
         let _ = writeln!(text, "use {line};");
     }
     text.push('\n');
+    text.push_str(&left_out(scene, lane, "//"));
     match lane.store {
         StoreKind::Share => {
             let _ = writeln!(
@@ -71,7 +73,7 @@ fn uses(lane: &LaneSettings) -> Vec<&'static str> {
 }
 
 /// What a name in an expression needs.
-const USES: [(&str, &str); 11] = [
+const USES: [(&str, &str); 12] = [
     ("Anchor::", "portcullis::Anchor"),
     ("Calendar::", "portcullis::calendar::Calendar"),
     ("CalendarWindow::", "portcullis::store::CalendarWindow"),
@@ -83,6 +85,7 @@ const USES: [(&str, &str); 11] = [
     ("Quota::", "portcullis::Quota"),
     ("Refill::", "portcullis::{Refill, store::TokenBucket}"),
     ("SlidingWindow::", "portcullis::store::SlidingWindow"),
+    ("Timestamp::", "portcullis::Timestamp"),
 ];
 
 /// All expressions of the lane, to find what they use.
@@ -101,12 +104,15 @@ fn policy(policy: &Policy) -> String {
     let try_new =
         |strategy: String| format!("Policy::try_new({name:?}, {strategy}, PolicySettings::default())?");
     let mut text = match strategy {
-        Strategy::FixedWindow(window) => match window.anchor() {
-            Anchor::FirstRequest => try_new(format!(
-                "FixedWindow::new({quota}).map(|window| window.anchored(Anchor::FirstRequest))"
-            )),
-            _ => format!("Policy::fixed_window({name:?}, {quota})"),
-        },
+        Strategy::FixedWindow(window) if window.anchor() != Anchor::Epoch => {
+            let anchor = match window.anchor() {
+                Anchor::Instant(instant) => {
+                    format!("Anchor::Instant(Timestamp::from_micros({}))", instant.as_micros())
+                }
+                other => format!("Anchor::{other:?}"),
+            };
+            try_new(format!("FixedWindow::new({quota}).map(|window| window.anchored({anchor}))"))
+        }
         Strategy::SlidingWindow(window) if window.slots() != 1 => {
             try_new(format!("SlidingWindow::with_slots({quota}, {})", window.slots()))
         }
@@ -144,10 +150,19 @@ fn policy(policy: &Policy) -> String {
     if let Some(units) = policy.max_debt() {
         let _ = write!(text, ".allow_debt({units})");
     }
+    if let Some((smallest, largest)) = policy.quota_range() {
+        let _ = write!(text, ".caller_quotas({}, {})", self::quota(smallest), self::quota(largest));
+    }
+    if policy.reads_overrides() {
+        text.push_str(".allow_overrides()");
+    }
     text
 }
 
 fn quota(quota: Quota) -> String {
+    if quota.is_unlimited() {
+        return "Quota::UNLIMITED".to_owned();
+    }
     let limit = quota.limit();
     let period = match quota.period().as_micros() {
         1_000_000 => format!("Quota::per_second({limit})"),

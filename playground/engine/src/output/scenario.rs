@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use portcullis_core::Policy;
+use portcullis_core::{Anchor, Policy, Strategy};
 
 use super::rules::{fields, key_of};
 use crate::json::quoted;
@@ -10,11 +10,11 @@ use crate::lane::{Lane, Row, Step, Verdict};
 use crate::scene::{KeyKind, Scene, StoreKind};
 
 /// One case, or one for each instance if each has its share. A case has what the store has decided: nothing that was decided while the
-/// store was cut off. `None` without limits, with keys of two kinds or leases, or if a share is no quota.
+/// store was cut off. `None` without limits or decisions, with keys of two kinds, or with a policy that a case does not describe.
 pub(super) fn of(scene: &Scene, lane: &Lane<'_>) -> Option<String> {
     let limits = &lane.settings.limits;
     let key = limits.first()?.key;
-    if limits.iter().any(|limit| limit.key != key || limit.policy.max_lease().is_some()) {
+    if limits.iter().any(|limit| limit.key != key || !is_described(&limit.policy)) {
         return None;
     }
     let instances = match lane.settings.store {
@@ -39,7 +39,16 @@ pub(super) fn of(scene: &Scene, lane: &Lane<'_>) -> Option<String> {
         let _ = writeln!(text, "policies = {{ {} }}", policies.join(", "));
         let _ = writeln!(text, "steps = [\n{}]\n", steps.concat());
     }
-    Some(text)
+    (!text.is_empty()).then_some(text)
+}
+
+/// Whether a case has a form for a policy: none for leases, for what is unlimited, and for windows from an instant on.
+fn is_described(policy: &Policy) -> bool {
+    let is_anchored = match policy.strategy() {
+        Strategy::FixedWindow(window) => matches!(window.anchor(), Anchor::Instant(_)),
+        _ => false,
+    };
+    policy.max_lease().is_none() && !policy.is_unlimited() && !is_anchored
 }
 
 /// The steps of a case, of all instances or of one.

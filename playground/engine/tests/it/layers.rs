@@ -4,7 +4,6 @@ pub(crate) mod edge_1 {
     use std::time::Duration;
     use portcullis::Quota;
     use portcullis::{Limiter, Policy, PolicyExt as _, RateLimitLayer};
-    /// `limiter` is `Limiter::memory()`, or `Limiter::redis(url)` for several instances.
     pub fn layer(limiter: &Limiter) -> Result<RateLimitLayer, Box<dyn std::error::Error>> {
         let limit1 = Policy::fixed_window("search", Quota::per(10, Duration::from_secs(10))).by(ClientIp::peer());
         Ok(limiter.layer(limit1))
@@ -15,7 +14,6 @@ pub(crate) mod edge_2 {
     use std::time::Duration;
     use portcullis::Quota;
     use portcullis::{Limiter, Policy, PolicyExt as _, RateLimitLayer};
-    /// `limiter` is `Limiter::memory()`, or `Limiter::redis(url)` for several instances.
     pub fn layer(limiter: &Limiter) -> Result<RateLimitLayer, Box<dyn std::error::Error>> {
         let limit1 = Policy::sliding_log("search", Quota::per(10, Duration::from_secs(10))).by(ClientIp::peer());
         Ok(limiter.layer(limit1))
@@ -26,7 +24,6 @@ pub(crate) mod estimate_1 {
     use std::time::Duration;
     use portcullis::Quota;
     use portcullis::{Limiter, Policy, PolicyExt as _, RateLimitLayer};
-    /// `limiter` is `Limiter::memory()`, or `Limiter::redis(url)` for several instances.
     pub fn layer(limiter: &Limiter) -> Result<RateLimitLayer, Box<dyn std::error::Error>> {
         let limit1 = Policy::sliding_window("search", Quota::per(100, Duration::from_secs(20))).by(ClientIp::peer());
         Ok(limiter.layer(limit1))
@@ -37,7 +34,6 @@ pub(crate) mod memory_1 {
     use std::time::Duration;
     use portcullis::Quota;
     use portcullis::{Limiter, Policy, PolicyExt as _, RateLimitLayer};
-    /// `limiter` is `Limiter::memory()`, or `Limiter::redis(url)` for several instances.
     pub fn layer(limiter: &Limiter) -> Result<RateLimitLayer, Box<dyn std::error::Error>> {
         let limit1 = Policy::sliding_log("search", Quota::per(100, Duration::from_secs(10))).by(ClientIp::peer());
         Ok(limiter.layer(limit1))
@@ -48,7 +44,6 @@ pub(crate) mod memory_2 {
     use std::time::Duration;
     use portcullis::Quota;
     use portcullis::{Limiter, Policy, PolicyExt as _, RateLimitLayer};
-    /// `limiter` is `Limiter::memory()`, or `Limiter::redis(url)` for several instances.
     pub fn layer(limiter: &Limiter) -> Result<RateLimitLayer, Box<dyn std::error::Error>> {
         let limit1 = Policy::sliding_window("search", Quota::per(100, Duration::from_secs(10))).by(ClientIp::peer());
         Ok(limiter.layer(limit1))
@@ -61,7 +56,6 @@ pub(crate) mod memory_3 {
     use portcullis::Quota;
     use portcullis::store::SlidingWindow;
     use portcullis::{Limiter, Policy, PolicyExt as _, RateLimitLayer};
-    /// `limiter` is `Limiter::memory()`, or `Limiter::redis(url)` for several instances.
     pub fn layer(limiter: &Limiter) -> Result<RateLimitLayer, Box<dyn std::error::Error>> {
         let limit1 = Policy::try_new("search", SlidingWindow::with_slots(Quota::per(100, Duration::from_secs(10)), 10), PolicySettings::default())?.by(ClientIp::peer());
         Ok(limiter.layer(limit1))
@@ -71,7 +65,6 @@ pub(crate) mod buckets_1 {
     use portcullis::ClientIp;
     use portcullis::Quota;
     use portcullis::{Limiter, Policy, PolicyExt as _, RateLimitLayer};
-    /// `limiter` is `Limiter::memory()`, or `Limiter::redis(url)` for several instances.
     pub fn layer(limiter: &Limiter) -> Result<RateLimitLayer, Box<dyn std::error::Error>> {
         let limit1 = Policy::token_bucket("search", Quota::per_second(1).burst(4)).by(ClientIp::peer());
         Ok(limiter.layer(limit1))
@@ -81,7 +74,6 @@ pub(crate) mod buckets_2 {
     use portcullis::ClientIp;
     use portcullis::Quota;
     use portcullis::{Limiter, Policy, PolicyExt as _, RateLimitLayer};
-    /// `limiter` is `Limiter::memory()`, or `Limiter::redis(url)` for several instances.
     pub fn layer(limiter: &Limiter) -> Result<RateLimitLayer, Box<dyn std::error::Error>> {
         let limit1 = Policy::gcra("search", Quota::per_second(1)).by(ClientIp::peer());
         Ok(limiter.layer(limit1))
@@ -91,7 +83,6 @@ pub(crate) mod buckets_3 {
     use portcullis::ClientIp;
     use portcullis::Quota;
     use portcullis::{Limiter, Policy, PolicyExt as _, RateLimitLayer};
-    /// `limiter` is `Limiter::memory()`, or `Limiter::redis(url)` for several instances.
     pub fn layer(limiter: &Limiter) -> Result<RateLimitLayer, Box<dyn std::error::Error>> {
         let limit1 = Policy::leaky_bucket("search", Quota::per_second(1).burst(4)).by(ClientIp::peer());
         Ok(limiter.layer(limit1))
@@ -103,7 +94,6 @@ pub(crate) mod both_1 {
     use std::time::Duration;
     use portcullis::Quota;
     use portcullis::{Limiter, Policy, PolicyExt as _, RateLimitLayer};
-    /// `limiter` is `Limiter::memory()`, or `Limiter::redis(url)` for several instances.
     pub fn layer(limiter: &Limiter) -> Result<RateLimitLayer, Box<dyn std::error::Error>> {
         let limit1 = Policy::fixed_window("second", Quota::per_second(2)).by(ClientIp::peer());
         let limit2 = Policy::sliding_log("long", Quota::per(10, Duration::from_secs(20))).by(ClientIp::peer());
@@ -114,7 +104,6 @@ pub(crate) mod herd_1 {
     use portcullis::key::Global;
     use portcullis::Quota;
     use portcullis::{Limiter, Policy, PolicyExt as _, RateLimitLayer};
-    /// `limiter` is `Limiter::memory()`, or `Limiter::redis(url)` for several instances.
     pub fn layer(limiter: &Limiter) -> Result<RateLimitLayer, Box<dyn std::error::Error>> {
         let limit1 = Policy::token_bucket("search", Quota::per_second(10)).by(Global);
         Ok(limiter.layer(limit1))
@@ -125,7 +114,6 @@ pub(crate) mod herd_2 {
     use std::time::Duration;
     use portcullis::Quota;
     use portcullis::{Limiter, Policy, PolicyExt as _, RateLimitLayer};
-    /// `limiter` is `Limiter::memory()`, or `Limiter::redis(url)` for several instances.
     pub fn layer(limiter: &Limiter) -> Result<RateLimitLayer, Box<dyn std::error::Error>> {
         let limit1 = Policy::token_bucket("search", Quota::per_second(10)).by(Global);
         Ok(limiter.layer(limit1).spread_retries(Duration::from_secs(10)))
@@ -136,7 +124,6 @@ pub(crate) mod instances_1 {
     use std::time::Duration;
     use portcullis::Quota;
     use portcullis::{Limiter, Policy, PolicyExt as _, RateLimitLayer};
-    /// `limiter` is `Limiter::memory()`, or `Limiter::redis(url)` for several instances.
     pub fn layer(limiter: &Limiter) -> Result<RateLimitLayer, Box<dyn std::error::Error>> {
         let limit1 = Policy::sliding_log("search", Quota::per(600, Duration::from_secs(4))).by(ClientIp::peer());
         Ok(limiter.layer(limit1))
@@ -147,7 +134,6 @@ pub(crate) mod instances_2 {
     use std::time::Duration;
     use portcullis::Quota;
     use portcullis::{Limiter, Policy, PolicyExt as _, RateLimitLayer};
-    /// `limiter` is `Limiter::new(InstanceShare::new(MemoryStore::new(), 4))` of `portcullis::store`.
     pub fn layer(limiter: &Limiter) -> Result<RateLimitLayer, Box<dyn std::error::Error>> {
         let limit1 = Policy::sliding_log("search", Quota::per(600, Duration::from_secs(4))).by(ClientIp::peer());
         Ok(limiter.layer(limit1))
@@ -157,7 +143,6 @@ pub(crate) mod instances_3 {
     use portcullis::ClientIp;
     use portcullis::Quota;
     use portcullis::{Limiter, Policy, PolicyExt as _, RateLimitLayer};
-    /// `limiter` is `Limiter::memory()`, or `Limiter::redis(url)` for several instances.
     pub fn layer(limiter: &Limiter) -> Result<RateLimitLayer, Box<dyn std::error::Error>> {
         let limit1 = Policy::token_bucket("search", Quota::per_second(150)).lease(20).by(ClientIp::peer());
         Ok(limiter.layer(limit1))
@@ -168,7 +153,6 @@ pub(crate) mod outage_1 {
     use portcullis::FailureMode;
     use portcullis::Quota;
     use portcullis::{Limiter, Policy, PolicyExt as _, RateLimitLayer};
-    /// `limiter` is `Limiter::memory()`, or `Limiter::redis(url)` for several instances.
     pub fn layer(limiter: &Limiter) -> Result<RateLimitLayer, Box<dyn std::error::Error>> {
         let limit1 = Policy::token_bucket("search", Quota::per_second(4)).on_store_failure(FailureMode::local(2)).by(ClientIp::peer());
         Ok(limiter.layer(limit1))
@@ -179,7 +163,6 @@ pub(crate) mod outage_2 {
     use portcullis::FailureMode;
     use portcullis::Quota;
     use portcullis::{Limiter, Policy, PolicyExt as _, RateLimitLayer};
-    /// `limiter` is `Limiter::memory()`, or `Limiter::redis(url)` for several instances.
     pub fn layer(limiter: &Limiter) -> Result<RateLimitLayer, Box<dyn std::error::Error>> {
         let limit1 = Policy::token_bucket("search", Quota::per_second(4)).on_store_failure(FailureMode::Open).by(ClientIp::peer());
         Ok(limiter.layer(limit1))
@@ -191,7 +174,6 @@ pub(crate) mod outage_3 {
     use portcullis::FailureMode;
     use portcullis::Quota;
     use portcullis::{Limiter, Policy, PolicyExt as _, RateLimitLayer};
-    /// `limiter` is `Limiter::memory()`, or `Limiter::redis(url)` for several instances.
     pub fn layer(limiter: &Limiter) -> Result<RateLimitLayer, Box<dyn std::error::Error>> {
         let limit1 = Policy::token_bucket("search", Quota::per_second(4)).on_store_failure(FailureMode::OpenFor(Duration::from_secs(3))).by(ClientIp::peer());
         Ok(limiter.layer(limit1))
@@ -202,7 +184,6 @@ pub(crate) mod outage_4 {
     use portcullis::FailureMode;
     use portcullis::Quota;
     use portcullis::{Limiter, Policy, PolicyExt as _, RateLimitLayer};
-    /// `limiter` is `Limiter::memory()`, or `Limiter::redis(url)` for several instances.
     pub fn layer(limiter: &Limiter) -> Result<RateLimitLayer, Box<dyn std::error::Error>> {
         let limit1 = Policy::token_bucket("search", Quota::per_second(4)).on_store_failure(FailureMode::Closed).by(ClientIp::peer());
         Ok(limiter.layer(limit1))
@@ -214,7 +195,6 @@ pub(crate) mod tokens_1 {
     use std::time::Duration;
     use portcullis::Quota;
     use portcullis::{Limiter, Policy, PolicyExt as _, RateLimitLayer};
-    /// `limiter` is `Limiter::memory()`, or `Limiter::redis(url)` for several instances.
     pub fn layer(limiter: &Limiter) -> Result<RateLimitLayer, Box<dyn std::error::Error>> {
         let limit1 = Policy::token_bucket("tokens", Quota::per(2000, Duration::from_secs(10))).by(ClientIp::peer());
         Ok(limiter.layer(limit1).headers(RateLimitHeaders::BY_POLICY))
@@ -226,7 +206,6 @@ pub(crate) mod tokens_2 {
     use std::time::Duration;
     use portcullis::Quota;
     use portcullis::{Limiter, Policy, PolicyExt as _, RateLimitLayer};
-    /// `limiter` is `Limiter::memory()`, or `Limiter::redis(url)` for several instances.
     pub fn layer(limiter: &Limiter) -> Result<RateLimitLayer, Box<dyn std::error::Error>> {
         let limit1 = Policy::token_bucket("tokens", Quota::per(2000, Duration::from_secs(10))).by(ClientIp::peer());
         Ok(limiter.layer(limit1).headers(RateLimitHeaders::BY_POLICY))
@@ -239,7 +218,6 @@ pub(crate) mod every_1 {
     use portcullis::Quota;
     use portcullis::{Refill, store::TokenBucket};
     use portcullis::{Limiter, Policy, PolicyExt as _, RateLimitLayer};
-    /// `limiter` is `Limiter::memory()`, or `Limiter::redis(url)` for several instances.
     pub fn layer(limiter: &Limiter) -> Result<RateLimitLayer, Box<dyn std::error::Error>> {
         let limit1 = Policy::try_new("bucket", TokenBucket::new(Quota::per_second(3).burst(6)).map(|bucket| bucket.refilled(Refill::Interval)), PolicySettings::default())?.by(ClientIp::peer());
         Ok(limiter.layer(limit1).headers(RateLimitHeaders::IETF_DRAFT_6))
@@ -251,7 +229,6 @@ pub(crate) mod every_2 {
     use std::time::Duration;
     use portcullis::Quota;
     use portcullis::{Limiter, Policy, PolicyExt as _, RateLimitLayer};
-    /// `limiter` is `Limiter::memory()`, or `Limiter::redis(url)` for several instances.
     pub fn layer(limiter: &Limiter) -> Result<RateLimitLayer, Box<dyn std::error::Error>> {
         let limit1 = Policy::gcra("waits", Quota::per_second(2).burst(3)).wait_at_most(Duration::from_millis(750)).allow_debt(4).by(ClientIp::peer());
         Ok(limiter.layer(limit1).headers(RateLimitHeaders::IETF_DRAFT_6))
@@ -262,7 +239,6 @@ pub(crate) mod every_3 {
     use portcullis::ClientIp;
     use portcullis::Quota;
     use portcullis::{Limiter, Policy, PolicyExt as _, RateLimitLayer};
-    /// `limiter` is `Limiter::memory()`, or `Limiter::redis(url)` for several instances.
     pub fn layer(limiter: &Limiter) -> Result<RateLimitLayer, Box<dyn std::error::Error>> {
         let limit1 = Policy::leaky_bucket("queue", Quota::per_second(2).burst(3)).by(ClientIp::peer());
         Ok(limiter.layer(limit1).headers(RateLimitHeaders::IETF_DRAFT_6))
@@ -277,7 +253,6 @@ pub(crate) mod every_4 {
     use portcullis::PolicySettings;
     use portcullis::Quota;
     use portcullis::{Limiter, Policy, PolicyExt as _, RateLimitLayer};
-    /// `limiter` is `Limiter::memory()`, or `Limiter::redis(url)` for several instances.
     pub fn layer(limiter: &Limiter) -> Result<RateLimitLayer, Box<dyn std::error::Error>> {
         let limit1 = Policy::try_new("own window", FixedWindow::new(Quota::per(5, Duration::from_millis(2500))).map(|window| window.anchored(Anchor::FirstRequest)), PolicySettings::default())?.by(ClientIp::peer());
         Ok(limiter.layer(limit1).headers(RateLimitHeaders::IETF_DRAFT_6))
@@ -290,7 +265,6 @@ pub(crate) mod every_5 {
     use portcullis::store::CalendarWindow;
     use portcullis::PolicySettings;
     use portcullis::{Limiter, Policy, PolicyExt as _, RateLimitLayer};
-    /// `limiter` is `Limiter::memory()`, or `Limiter::redis(url)` for several instances.
     pub fn layer(limiter: &Limiter) -> Result<RateLimitLayer, Box<dyn std::error::Error>> {
         let limit1 = Policy::try_new("months", CalendarWindow::new(9, Calendar::monthly().in_zone("UTC")?), PolicySettings::default())?.by(ClientIp::peer());
         Ok(limiter.layer(limit1).headers(RateLimitHeaders::IETF_DRAFT_6))
@@ -305,7 +279,6 @@ pub(crate) mod every_6 {
     use portcullis::Quota;
     use portcullis::store::SlidingWindow;
     use portcullis::{Limiter, Policy, PolicyExt as _, RateLimitLayer};
-    /// `limiter` is `Limiter::memory()`, or `Limiter::redis(url)` for several instances.
     pub fn layer(limiter: &Limiter) -> Result<RateLimitLayer, Box<dyn std::error::Error>> {
         let limit1 = Policy::try_new("slots", SlidingWindow::with_slots(Quota::per(8, Duration::from_secs(3)), 3), PolicySettings::default())?.on_store_failure(FailureMode::OpenFor(Duration::from_secs(30))).by(ClientIp::peer());
         Ok(limiter.layer(limit1).headers(RateLimitHeaders::IETF_DRAFT_6))
@@ -318,7 +291,6 @@ pub(crate) mod every_7 {
     use portcullis::FailureMode;
     use portcullis::Quota;
     use portcullis::{Limiter, Policy, PolicyExt as _, RateLimitLayer};
-    /// `limiter` is `Limiter::memory()`, or `Limiter::redis(url)` for several instances.
     pub fn layer(limiter: &Limiter) -> Result<RateLimitLayer, Box<dyn std::error::Error>> {
         let limit1 = Policy::sliding_log("log", Quota::per(7, Duration::from_millis(1500))).on_store_failure(FailureMode::Closed).by(ClientIp::peer());
         Ok(limiter.layer(limit1).headers(RateLimitHeaders::IETF_DRAFT_6))
@@ -331,10 +303,34 @@ pub(crate) mod every_8 {
     use portcullis::store::InFlight;
     use portcullis::PolicySettings;
     use portcullis::{Limiter, Policy, PolicyExt as _, RateLimitLayer};
-    /// `limiter` is `Limiter::memory()`, or `Limiter::redis(url)` for several instances.
     pub fn layer(limiter: &Limiter) -> Result<RateLimitLayer, Box<dyn std::error::Error>> {
         let limit1 = Policy::try_new("running", InFlight::new(3).and_then(|limit| limit.with_lease(Duration::from_secs(10))), PolicySettings::default())?.by(ClientIp::peer());
         Ok(limiter.layer(limit1).headers(RateLimitHeaders::IETF_DRAFT_6))
+    }
+}
+pub(crate) mod exports_1 {
+    use portcullis::ClientIp;
+    use portcullis::Anchor;
+    use portcullis::store::FixedWindow;
+    use portcullis::PolicySettings;
+    use portcullis::Quota;
+    use portcullis::Timestamp;
+    use portcullis::{Limiter, Policy, PolicyExt as _, RateLimitLayer};
+    pub fn layer(limiter: &Limiter) -> Result<RateLimitLayer, Box<dyn std::error::Error>> {
+        let limit1 = Policy::token_bucket("free", Quota::UNLIMITED).by(ClientIp::peer());
+        let limit2 = Policy::try_new("anchored", FixedWindow::new(Quota::per_second(50)).map(|window| window.anchored(Anchor::Instant(Timestamp::from_micros(250000)))), PolicySettings::default())?.by(ClientIp::peer());
+        let limit3 = Policy::gcra("own", Quota::per_second(50)).caller_quotas(Quota::per_second(1), Quota::per_second(99)).allow_overrides().by(ClientIp::peer());
+        Ok(limiter.layer(limit1).and(limit2).and(limit3))
+    }
+}
+pub(crate) mod exports_2 {
+    use portcullis::ClientIp;
+    use std::time::Duration;
+    use portcullis::Quota;
+    use portcullis::{Limiter, Policy, PolicyExt as _, RateLimitLayer};
+    pub fn layer(limiter: &Limiter) -> Result<RateLimitLayer, Box<dyn std::error::Error>> {
+        let limit1 = Policy::sliding_log("a\\", Quota::per_second(5)).by(ClientIp::peer());
+        Ok(limiter.layer(limit1).spread_retries(Duration::from_millis(1500)))
     }
 }
 pub(crate) const ALL: &[fn(&portcullis::Limiter) -> Result<portcullis::RateLimitLayer, Box<dyn std::error::Error>>] = &[
@@ -367,4 +363,6 @@ pub(crate) const ALL: &[fn(&portcullis::Limiter) -> Result<portcullis::RateLimit
     every_6::layer,
     every_7::layer,
     every_8::layer,
+    exports_1::layer,
+    exports_2::layer,
 ];

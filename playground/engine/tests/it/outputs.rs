@@ -13,7 +13,7 @@ use portcullis_testing::{ManualClock, Scenario, StoreSubject, SystemUnderTest, r
 use serde_json::{Value, json};
 
 use crate::layers;
-use crate::result::all_scenes;
+use crate::result::{all_scenes, scene};
 
 /// The name and the texts of each lane of each scene.
 fn lanes() -> Vec<(String, Value)> {
@@ -39,6 +39,29 @@ fn rules_of_lanes_load() {
         loaded += 1;
     }
     assert!(loaded > 20, "{loaded}");
+}
+
+#[test]
+fn texts_name_what_they_leave_out() {
+    let lanes = lanes();
+    let texts = |name: &str| &lanes.iter().find(|lane| lane.0 == name).unwrap().1;
+    let left_out = "Left out: the costs of requests, their settlement at what they used, the workers of the service, \
+                    the shedding of load.\n";
+    let [settings, edge] = [texts("exports_2"), texts("edge_1")];
+    for (form, mark) in [("rust", "//"), ("toml", "#")] {
+        assert!(settings[form].as_str().unwrap().contains(&format!("{mark} {left_out}")), "{settings}");
+        assert!(!edge[form].as_str().unwrap().contains("Left out"), "{edge}");
+    }
+    assert!(settings["toml"].as_str().unwrap().contains("\nspread_retries = \"1500ms\"\n"), "{settings}");
+    assert!(settings["scenario"].as_str().unwrap().contains("remaining = "), "{settings}");
+}
+
+#[test]
+fn lane_without_decisions_has_no_scenario() {
+    let mut scene = scene("edge");
+    scene["streams"] = json!([]);
+    let exported = portcullis_playground::export(&json!({ "scene": scene, "lane": 0 }).to_string());
+    assert!(exported.ends_with(r#""scenario":null}"#), "{exported}");
 }
 
 #[tokio::test]
@@ -78,8 +101,9 @@ fn rust_of_lanes_is_what_is_compiled() {
     for (name, texts) in lanes() {
         let Some(rust) = texts["rust"].as_str() else { continue };
         writeln!(text, "pub(crate) mod {name} {{").unwrap();
-        // Without empty lines, the file is short enough.
-        rust.lines().filter(|line| !line.is_empty()).for_each(|line| writeln!(text, "    {line}").unwrap());
+        // Without empty lines and comments, the file is short enough.
+        let lines = rust.lines().filter(|line| !line.is_empty() && !line.starts_with("//"));
+        lines.for_each(|line| writeln!(text, "    {line}").unwrap());
         text += "}\n";
         names.push(name);
     }

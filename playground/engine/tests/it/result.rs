@@ -14,6 +14,7 @@ pub(crate) fn scene(id: &str) -> Value {
 pub(crate) fn all_scenes() -> Vec<Value> {
     let mut scenes: Vec<Value> = serde_json::from_str(BUILT_IN).unwrap();
     scenes.push(every_algorithm());
+    scenes.push(every_export());
     scenes
 }
 
@@ -40,6 +41,28 @@ pub(crate) fn every_algorithm() -> Value {
             { "kind": "poisson", "rate": "1/s", "client": 1, "takes": [100, 900] },
         ],
         "lanes": policies.map(lane),
+    })
+}
+
+/// What the texts of a lane have besides algorithms, or leave out.
+fn every_export() -> Value {
+    let policies = [
+        json!({ "name": "free", "strategy": "token_bucket", "quota": "unlimited" }),
+        json!({ "name": "anchored", "strategy": "fixed_window", "quota": "50/s", "anchor": 250_000 }),
+        json!({ "name": "own", "strategy": "gcra", "quota": "50/s", "caller_quotas": ["1/s", "99/s"], "overrides": true }),
+    ];
+    let backslash = json!({ "name": "a\\", "strategy": "sliding_log", "quota": "5/s" });
+    json!({
+        "id": "exports", "title": "Every export", "seed": 12, "duration": 2_000,
+        "clients": [{ "name": "ada", "cost": 2 }],
+        "streams": [{ "kind": "constant", "rate": "5/s", "uses": [1, 1] }],
+        "lanes": [
+            { "name": "Policies", "limits": policies.map(|policy| json!({ "policy": policy })) },
+            {
+                "name": "Settings", "limits": [{ "policy": backslash, "settle": true }], "spread": 1_500, "store": "share",
+                "service": { "workers": 3 }, "shed": { "limit": [5, 10] },
+            },
+        ],
     })
 }
 
