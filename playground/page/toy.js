@@ -30,6 +30,8 @@ export const FIRST = {
   streams: [{ kind: 'poisson', rate: '1/s' }, { kind: 'burst', client: 1, at: [3000, 14000], count: 6, over: 600 }, { kind: 'constant', client: 1, rate: '1/3s' }],
   lanes: ['token_bucket', 'sliding_window', 'leaky_bucket'].map(strategy => ({ name: STRATEGIES[strategy], headers: 'ietf', limits: [{ policy: { name: 'search', strategy, quota: '8/10s' } }] })),
 };
+/** As many as a scene may have clients. */
+const NAMES = ['ada', 'bob', 'eve', 'joe', 'kim', 'lea', 'max', 'ned', 'oda', 'pia', 'roy', 'sue'];
 const HEADERS = ['x-ratelimit', 'x-ratelimit-unix-time', 'ietf', 'ietf-draft-6', 'by-policy', 'none'];
 const FAILURES = [undefined, 'local', 'open', 'closed', { open_for: '3s' }, { local: 2 }];
 
@@ -120,7 +122,7 @@ export class Toy {
         this.field('Class', ['clients', i, 'class'], 'choice', [[undefined, 'default'], ['critical', 'critical'], ['background', 'background']]),
         this.button('×', `Remove ${client.name}`, scene => { scene.clients.splice(i, 1); scene.streams = scene.streams.filter(stream => (stream.client ?? 0) !== i).map(stream => (stream.client ?? 0) > i ? { ...stream, client: stream.client - 1 } : stream); }, clients < 2))),
       this.button('Add a client', 'Add a client with traffic of its own', scene => {
-        scene.clients.push({ name: ['ada', 'bob', 'eve', 'joe', 'kim', 'lea', 'max', 'ned', 'oda', 'pia', 'roy', 'sue'][clients] ?? 'client' });
+        scene.clients.push({ name: NAMES.find(name => scene.clients.every(client => client.name !== name)) });
         scene.streams.push({ kind: 'poisson', rate: '1/s', client: clients });
       }, clients >= 12)),
       this.group('Lanes', ...scene.lanes.map((lane, i) => this.lane(lane, i, scene)),
@@ -245,7 +247,10 @@ function fit(scene, text) {
   const lines = text.split('\n').map(line => LINE.exec(line.slice(0, 1000))).filter(Boolean);
   const addresses = [...new Set(lines.map(([, address]) => address))].slice(0, 12);
   const times = lines.map(([, , day, month, year, time, zone]) => Date.parse(`${day} ${month} ${year} ${time} ${zone || '+0000'}`)).filter(time => time);
-  scene.clients = addresses.map((name, i) => ({ ...scene.clients[i], name })).concat(scene.clients.slice(addresses.length));
+  const { clients } = scene, rest = clients.slice(addresses.length).filter(({ name }) => !addresses.includes(name));
+  scene.clients = addresses.map((name, i) => ({ ...clients[i], name })).concat(rest);
+  // What is behind a client that is gone has another place.
+  for (const stream of scene.streams) if (stream.client >= addresses.length) stream.client = scene.clients.findIndex(({ name }) => name === clients[stream.client].name);
   const [first, last] = [Math.min, Math.max].map(most => times.reduce((a, b) => most(a, b), times[0]));
   if (times.length) scene.duration = Math.min(600_000, Math.max(scene.duration, last - first + 1000));
 }

@@ -3,7 +3,7 @@
 use axum::Router;
 use axum::http::StatusCode;
 use axum::routing::get;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::page::{go, open, player, set};
 use crate::devtools::Browser;
@@ -107,5 +107,34 @@ async fn edit_before_a_mistake_is_not_lost() {
         player("toy")
     );
     assert_eq!(browser.eval(&shown).await, json!([true, 20_000, 20_000_000]));
+    assert_eq!(browser.complaints, [""; 0]);
+}
+
+#[tokio::test]
+async fn clients_get_names_that_no_other_has() {
+    let (_server, mut browser) = open("names", "").await;
+    go(&mut browser, "toy").await;
+    let click = |label: &str| format!("document.querySelector('#toy [aria-label=\"{label}\"]').click()");
+    let named = |names: Value| format!("JSON.stringify({}.result.clients) === '{names}'", player("toy"));
+    browser.eval(&click("Remove ada")).await;
+    browser.wait_for(&named(json!(["bob"]))).await;
+    browser.eval(&click("Add a client with traffic of its own")).await;
+    browser.wait_for(&named(json!(["bob", "ada"]))).await;
+
+    // The address that a client has already is another one in a log.
+    set(&mut browser, "clients.1.name", "192.0.2.3").await;
+    browser.wait_for(&named(json!(["bob", "192.0.2.3"]))).await;
+    set(&mut browser, "streams.0.kind", "log").await;
+    browser.wait_for("document.querySelector('[data-path=\"streams.0.text\"]')").await;
+    set(
+        &mut browser,
+        "streams.0.text",
+        "192.0.2.3 - - [10/Oct/2000:13:55:16 -0700] \"GET / HTTP/1.1\" 200 17",
+    )
+    .await;
+    browser.wait_for(&named(json!(["192.0.2.3"]))).await;
+    let streams =
+        browser.eval(&format!("{}.scene.streams.map(({{ client }}) => client ?? 0)", player("toy"))).await;
+    assert!(streams.as_array().unwrap().iter().all(|client| *client == 0), "{streams}");
     assert_eq!(browser.complaints, [""; 0]);
 }

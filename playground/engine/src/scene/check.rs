@@ -13,7 +13,13 @@ impl Scene {
         within("clients", count(&self.clients), 1, MAX_CLIENTS)?;
         within("lanes", count(&self.lanes), 1, MAX_LANES)?;
         within("streams", count(&self.streams), 0, MAX_STREAMS)?;
-        for client in &self.clients {
+        for (index, client) in self.clients.iter().enumerate() {
+            if self.clients[..index].iter().any(|other| other.name == client.name) {
+                return Err(format!(
+                    "client {index}: another client has the name `{}`, by which limits know it: choose another name",
+                    client.name
+                ));
+            }
             within(&format!("client {}: cost", client.name), client.cost, 0, MAX_COST)?;
         }
         for (index, stream) in self.streams.iter().enumerate() {

@@ -318,7 +318,7 @@ pub(crate) mod exports_1 {
     use portcullis::{Limiter, Policy, PolicyExt as _, RateLimitLayer};
     pub fn layer(limiter: &Limiter) -> Result<RateLimitLayer, Box<dyn std::error::Error>> {
         let limit1 = Policy::token_bucket("free", Quota::UNLIMITED).by(ClientIp::peer());
-        let limit2 = Policy::try_new("anchored", FixedWindow::new(Quota::per_second(50)).map(|window| window.anchored(Anchor::Instant(Timestamp::from_micros(250000)))), PolicySettings::default())?.by(ClientIp::peer());
+        let limit2 = Policy::try_new("anchored", FixedWindow::new(Quota::per_second(50)).map(|window| window.anchored(Anchor::Instant(Timestamp::from_micros(250)))), PolicySettings::default())?.by(ClientIp::peer());
         let limit3 = Policy::gcra("own", Quota::per_second(50)).caller_quotas(Quota::per_second(1), Quota::per_second(99)).allow_overrides().by(ClientIp::peer());
         Ok(limiter.layer(limit1).and(limit2).and(limit3))
     }

@@ -28,6 +28,10 @@ fn mistakes_name_place_value_and_range() {
             "stream 0: `client` is 3, but there are 1, counted from 0",
         ),
         (
+            error(|scene| scene["clients"] = json!([{ "name": "ada" }, { "name": "ada" }])),
+            "client 1: another client has the name `ada`, by which limits know it: choose another name",
+        ),
+        (
             error(|scene| scene["streams"][0]["period"] = Value::Null),
             "stream 0: this kind of stream needs `period`",
         ),

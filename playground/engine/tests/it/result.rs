@@ -48,7 +48,7 @@ pub(crate) fn every_algorithm() -> Value {
 fn every_export() -> Value {
     let policies = [
         json!({ "name": "free", "strategy": "token_bucket", "quota": "unlimited" }),
-        json!({ "name": "anchored", "strategy": "fixed_window", "quota": "50/s", "anchor": 250_000 }),
+        json!({ "name": "anchored", "strategy": "fixed_window", "quota": "50/s", "anchor": 250 }),
         json!({ "name": "own", "strategy": "gcra", "quota": "50/s", "caller_quotas": ["1/s", "99/s"], "overrides": true }),
     ];
     let backslash = json!({ "name": "a\\", "strategy": "sliding_log", "quota": "5/s" });
