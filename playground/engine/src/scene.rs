@@ -2,17 +2,22 @@
 
 mod calendar;
 mod check;
+mod object;
 
 use portcullis_core::{Policy, Quota};
 use portcullis_engine::Class;
 use portcullis_response::RateLimitHeaders;
 use serde::{Deserialize, Deserializer};
 
+use object::{Object, read_from_objects};
+
 pub(crate) use calendar::windows;
+
+read_from_objects!(Scene, Client, Stream, LaneSettings, LimitSettings, Service, Shedding);
 
 /// A scene. Its times are milliseconds.
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(remote = "Self", deny_unknown_fields)]
 pub(crate) struct Scene {
     #[serde(default)]
     pub(crate) id: String,
@@ -32,7 +37,7 @@ pub(crate) struct Scene {
 }
 
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(remote = "Self", deny_unknown_fields)]
 pub(crate) struct Client {
     pub(crate) name: String,
     /// What a request costs.
@@ -44,7 +49,7 @@ pub(crate) struct Client {
 
 /// Requests of one client.
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(remote = "Self", deny_unknown_fields)]
 pub(crate) struct Stream {
     pub(crate) kind: Kind,
     #[serde(default)]
@@ -89,7 +94,7 @@ pub(crate) enum Kind {
 
 /// What decides about the requests.
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(remote = "Self", deny_unknown_fields)]
 pub(crate) struct LaneSettings {
     pub(crate) name: String,
     /// One sentence, for people.
@@ -116,7 +121,7 @@ pub(crate) struct LaneSettings {
 }
 
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(remote = "Self", deny_unknown_fields)]
 pub(crate) struct LimitSettings {
     #[serde(deserialize_with = "policy")]
     pub(crate) policy: Policy,
@@ -159,14 +164,14 @@ pub(crate) enum Balance {
 
 /// What the requests need: a place of `workers` for the time that they take.
 #[derive(Clone, Copy, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(remote = "Self", deny_unknown_fields)]
 pub(crate) struct Service {
     pub(crate) workers: u32,
 }
 
 /// How load is shed. Fractions are in thousandths.
 #[derive(Clone, Copy, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(remote = "Self", deny_unknown_fields)]
 pub(crate) struct Shedding {
     /// The range of the limit on requests in flight.
     pub(crate) limit: [u32; 2],
@@ -220,7 +225,7 @@ impl Dialect {
 }
 
 fn policy<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Policy, D::Error> {
-    Policy::deserialize_with_windows(deserializer, windows)
+    Policy::deserialize_with_windows(Object(deserializer), windows)
 }
 
 fn class<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Class, D::Error> {

@@ -88,6 +88,20 @@ fn mistakes_name_place_value_and_range() {
 }
 
 #[test]
+fn lists_are_no_objects() {
+    let shed = scene("shed");
+    for path in ["", "/clients/0", "/streams/0", "/lanes/0", "/lanes/0/service", "/lanes/0/shed"] {
+        let mut mistaken = shed.clone();
+        let place = mistaken.pointer_mut(path).unwrap();
+        *place = place.as_object().unwrap().values().cloned().collect();
+        let error = error(|scene| *scene = mistaken);
+        assert!(error.starts_with("invalid type: sequence, expected struct "), "{path}: {error}");
+    }
+    let error = error(|scene| scene["lanes"][0]["limits"][0]["policy"] = json!(["search", "gcra", "1/s"]));
+    assert!(error.starts_with("invalid type: sequence, expected a policy"), "{error}");
+}
+
+#[test]
 fn no_text_panics() {
     let edge = scene("edge").to_string();
     for end in (0..edge.len()).step_by(7) {
