@@ -38,12 +38,14 @@ export function start() {
     asked.get(id)(answer);
     asked.delete(id);
   };
+  let last = 0, failed = null;
   worker.onerror = () => {
-    for (const answer of asked.values()) answer({ error: 'The engine could not be started: this page needs a browser with WebAssembly.' });
+    failed = { error: 'The engine could not be started: this page needs a browser with WebAssembly.' };
+    for (const answer of asked.values()) answer(failed);
     asked.clear();
   };
-  let last = 0;
   return (name, value) => new Promise(done => {
+    if (failed) return done(failed);
     asked.set(last += 1, done);
     worker.postMessage({ id: last, name, value });
   });

@@ -124,8 +124,8 @@ if (problem) {
     if (!await toy.restore() && location.hash.length > 1) document.getElementById(location.hash.slice(1))?.scrollIntoView();
   };
   addEventListener('hashchange', restore);
-  await restore();
   requestAnimationFrame(loop);
+  await restore();
 }
 // What a test looks at.
 globalThis.playground = { players, frame };

@@ -76,13 +76,21 @@ export class Toy {
     if (scene === undefined) return false;
     this.address = location.hash;
     this.player.played = true;
-    if (scene) await this.player.load(scene);
+    const { shown = FIRST, problem } = this.player;
+    let message = 'This address has no scene that can be read.';
+    try {
+      if (scene) {
+        await this.player.load(scene);
+        message = problem.hidden ? '' : problem.textContent;
+      }
+    } catch (error) {
+      message = `This address has a scene that cannot be shown: ${error.message}`;
+    }
     document.getElementById('toy').scrollIntoView();
-    if (scene && this.player.problem.hidden) return true;
-    const message = scene ? this.player.problem.textContent : 'This address has no scene that can be read.';
-    if (!this.player.shown) await this.player.load(FIRST);
-    write(this.player.problem, message);
-    this.player.problem.hidden = false;
+    if (!message) return true;
+    if (this.player.shown !== shown) await this.player.load(shown);
+    write(problem, message);
+    problem.hidden = false;
     return true;
   }
 

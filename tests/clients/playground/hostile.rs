@@ -28,6 +28,41 @@ async fn file_that_does_not_come_is_said() {
 }
 
 #[tokio::test]
+async fn failure_of_the_worker_answers_all_questions() {
+    let app = Router::new()
+        .route("/worker.js", get(async || StatusCode::NOT_FOUND))
+        .fallback_service(playground::app());
+    let server = Server::start(app).await;
+    let mut browser = Browser::start("worker").await;
+    browser.open(&format!("http://{}/", server.address)).await;
+    browser.wait_for("document.getElementById('problem')?.hidden === false").await;
+    let asked = "import('./engine.js').then(async ({ start }) => {
+        const ask = start(), first = await ask('version'), second = ask('version');
+        return [first.error, (await Promise.race([second, new Promise(done => setTimeout(() => done({}), 5000))])).error];
+    })";
+    let message = "The engine could not be started: this page needs a browser with WebAssembly.";
+    assert_eq!(browser.eval(asked).await, json!([message, message]));
+}
+
+#[tokio::test]
+async fn scene_that_cannot_be_shown_is_said() {
+    let (_server, mut browser) = open("unshown", "").await;
+    let fails = format!(
+        "(player => {{ player.layout = () => {{ delete player.layout; throw new Error('no place'); }}; }})({})",
+        player("toy")
+    );
+    browser.eval(&fails).await;
+    let edge = format!("{}.built", player("edge"));
+    browser.eval(&format!("import('./out.js').then(async ({{ toAddress }}) => {{ location.hash = await toAddress({edge}); }})")).await;
+    browser.wait_for("document.querySelector('#toy .problem')?.hidden === false").await;
+    let said = browser.text("document.querySelector('#toy .problem').textContent").await;
+    assert_eq!(said, "This address has a scene that cannot be shown: no place");
+    browser.wait_for(&format!("{}.result.title === 'The toy'", player("toy"))).await;
+    browser.wait_for("document.querySelectorAll('#toy .lane').length === 3").await;
+    assert_eq!(browser.complaints, [""; 0]);
+}
+
+#[tokio::test]
 async fn engine_takes_long_texts_and_is_made_anew() {
     let (_server, mut browser) = open("anew", "").await;
     let found = "(async () => {
