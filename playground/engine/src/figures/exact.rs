@@ -14,19 +14,22 @@ pub(super) fn wrong(lane: &Lane<'_>) -> Option<[u64; 2]> {
     if quotas.is_empty() {
         return None;
     }
-    let mut logs = ByKey::new();
+    let mut logs: ByKey<_, Vec<usize>> = ByKey::new();
     let mut wrong = [0, 0];
     for (number, row) in lane.rows.iter().enumerate().filter(|(_, row)| row.verdict != Verdict::Shed) {
         let mut fits = true;
         for (index, (limit, quota)) in limits.iter().zip(&quotas).enumerate() {
-            let log = logs.get_or_insert_with((index, row.budget(limit.key)), Vec::new);
-            let most = Log { rows: &lane.rows, period: micros(quota.period()), settles: limit.settle }
-                .most(log, number);
+            let kept = logs.get_or_insert_with((index, row.budget(limit.key)), Vec::new);
+            let log = Log { rows: &lane.rows, period: micros(quota.period()), settles: limit.settle };
             // What costs nothing always fits.
-            fits &= most <= quota.limit() || row.units(limit.settle) == 0;
+            fits &= log.most(kept, number) <= quota.limit() || log.units(number, row) == 0;
         }
-        if row.is_admitted() != fits {
-            wrong[usize::from(fits)] += 1;
+        wrong[usize::from(fits)] += u64::from(row.is_admitted() != fits);
+        if !fits {
+            for (index, limit) in limits.iter().enumerate() {
+                let kept = logs.get_or_insert_with((index, row.budget(limit.key)), Vec::new);
+                kept.retain(|other| *other != number);
+            }
         }
     }
     Some(wrong)
@@ -39,7 +42,7 @@ fn quota(strategy: &Strategy) -> Option<Quota> {
     SlidingLog::new(quota).ok().map(|_| quota)
 }
 
-/// How a log counts what was admitted, at the instants at which it may start.
+/// How a log counts the requests that it keeps, which are those that fit.
 struct Log<'a> {
     rows: &'a [Row],
     period: u64,
@@ -47,38 +50,38 @@ struct Log<'a> {
 }
 
 impl Log<'_> {
-    /// The most units in any period with a row, which the log then keeps if it was admitted. `log` has the admitted rows before it, in the
-    /// order in which they start.
-    fn most(&self, log: &mut Vec<usize>, number: usize) -> u64 {
+    /// Keeps a row. Returns the most units in any period with it. What is kept is in the order in which it starts.
+    fn most(&self, kept: &mut Vec<usize>, number: usize) -> u64 {
         let row = &self.rows[number];
-        log.retain(|other| self.rows[*other].starts() + self.period > row.request.at);
-        let place = log.partition_point(|other| self.rows[*other].starts() <= row.starts());
-        log.insert(place, number);
+        kept.retain(|other| self.rows[*other].starts() + self.period > row.request.at);
+        let place = kept.partition_point(|other| self.rows[*other].starts() <= row.starts());
+        kept.insert(place, number);
         let (mut oldest, mut now, mut most) = (0, 0, 0);
-        for (index, other) in log.iter().enumerate() {
+        for (index, other) in kept.iter().enumerate() {
             let starts = self.rows[*other].starts();
-            if index > place && starts >= row.starts() + self.period {
+            if starts >= row.starts() + self.period {
                 break;
             }
             now += self.units(*other, row);
-            while self.rows[log[oldest]].starts() + self.period <= starts {
-                now -= self.units(log[oldest], row);
+            while self.rows[kept[oldest]].starts() + self.period <= starts {
+                now -= self.units(kept[oldest], row);
                 oldest += 1;
             }
             if index >= place {
                 most = most.max(now);
             }
         }
-        if !row.is_admitted() {
-            log.remove(place);
-        }
         most
     }
 
-    /// What a row counts: what it costs in the end, but what was known of it beside a rejected one.
+    /// What a row counts beside another one. Beside an admitted one only what was admitted counts, at what it costs in the end; beside a
+    /// rejected one all that is kept, at what was known of it.
     fn units(&self, number: usize, beside: &Row) -> u64 {
         let row = &self.rows[number];
-        let is_known = beside.is_admitted() || row.end.is_some_and(|end| end <= beside.request.at);
-        row.units(self.settles && is_known)
+        if beside.is_admitted() {
+            return if row.is_admitted() { row.units(self.settles) } else { 0 };
+        }
+        let has_ended = row.end.is_some_and(|end| end <= beside.request.at);
+        row.units(self.settles && has_ended)
     }
 }
