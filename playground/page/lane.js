@@ -4,6 +4,9 @@ import { Chart } from './draw/chart.js';
 import { COLUMN, OUTCOMES, ROW, STRATEGIES, before, make, number, time, write } from './draw/marks.js';
 import { sample, words } from './draw/state.js';
 
+/** How far a finger moves before it drags, in pixels. */
+const SIDEWAYS = 6;
+
 export class Lane {
   constructor(player, place) {
     Object.assign(this, { player, place });
@@ -29,14 +32,28 @@ export class Lane {
     this.listen();
   }
 
-  /** A point of the time line can be pressed, and dragged. */
+  /** A point of the time line can be pressed, and dragged. A finger may be about to scroll the page: it has to move sideways, or to tap. */
   listen() {
     const { canvas, player } = this, move = event => {
       const x = event.clientX - canvas.getBoundingClientRect().left;
       if (this.chart.view && x <= this.chart.right + 8) player.seek(this.chart.at(x));
     };
-    canvas.addEventListener('pointerdown', event => { canvas.setPointerCapture(event.pointerId); move(event); });
-    canvas.addEventListener('pointermove', event => { if (canvas.hasPointerCapture(event.pointerId)) move(event); });
+    // Where a finger is down that has not moved sideways yet.
+    let down = null;
+    canvas.addEventListener('pointerdown', event => {
+      canvas.setPointerCapture(event.pointerId);
+      if (event.pointerType === 'touch') down = event; else move(event);
+    });
+    canvas.addEventListener('pointermove', event => {
+      if (!canvas.hasPointerCapture(event.pointerId)) return;
+      if (down && Math.abs(event.clientX - down.clientX) >= SIDEWAYS) down = null;
+      if (!down) move(event);
+    });
+    canvas.addEventListener('pointerup', event => {
+      if (down && Math.abs(event.clientY - down.clientY) < SIDEWAYS) move(event);
+      down = null;
+    });
+    canvas.addEventListener('pointercancel', () => { down = null; });
   }
 
   width() {
