@@ -37,6 +37,8 @@ const FAILURES = [undefined, 'local', 'open', 'closed', { open_for: '3s' }, { lo
 
 const read = (scene, path) => path.reduce((value, key) => value?.[key], scene);
 function put(scene, path, value) {
+  // Without this field of theirs they are no service and no shedding.
+  if (value === undefined && ['service', 'shed'].includes(path.at(-2))) path = path.slice(0, -1);
   const last = path.at(-1);
   let parent = scene;
   for (const key of path.slice(0, -1)) parent = parent[key] ??= {};
@@ -120,7 +122,8 @@ export class Toy {
   /** Builds the form anew, and gives the focus back. */
   fill(scene) {
     this.filled = scene;
-    const focused = document.activeElement?.dataset?.path, open = new Set([...this.form.querySelectorAll('details[open]')].map(details => details.dataset.path));
+    const controls = () => [...this.form.querySelectorAll('button, input, select, textarea, summary')].filter(control => control.offsetParent);
+    const focused = document.activeElement, at = controls().indexOf(focused), open = new Set([...this.form.querySelectorAll('details[open]')].map(details => details.dataset.path));
     const clients = scene.clients.length;
     this.form.replaceChildren(
       this.group('Traffic', ...scene.streams.map((stream, i) => this.stream(stream, i, scene)), this.adding('Add traffic', Object.entries(STREAMS).map(([kind, [name]]) => [kind, name]), kind => scene =>
@@ -137,7 +140,11 @@ export class Toy {
         this.adding('Add a lane', Object.entries(STRATEGIES), strategy => scene => scene.lanes.push({ name: STRATEGIES[strategy], limits: [{ policy: policy('search', strategy, scene.lanes[0]?.limits?.[0]?.policy) }] }))),
       this.group('Scene', make('div', { className: 'row' }, this.field('Length, in ms', ['duration'], 'number'), this.field('Seed', ['seed'], 'number')), this.source(scene)));
     for (const details of this.form.querySelectorAll('details')) details.open = open.has(details.dataset.path);
-    if (focused) this.form.querySelector(`[data-path="${CSS.escape(focused)}"]`)?.focus();
+    if (at >= 0) {
+      const now = controls(), same = now.filter(({ dataset }) => dataset.path && dataset.path === focused.dataset.path);
+      // What is gone, or cannot be told from others, leaves the focus to what is in its place.
+      (same.length === 1 ? same[0] : now[Math.min(at, now.length - 1)]).focus();
+    }
     this.output.show(scene);
   }
 
@@ -164,13 +171,15 @@ export class Toy {
   }
 
   button(text, label, change, hidden = false) {
-    return make('button', { type: 'button', className: 'quiet', ariaLabel: label, title: label, hidden, onclick: () => this.change(change) }, text);
+    const button = make('button', { type: 'button', className: 'quiet', ariaLabel: label, title: label, hidden, onclick: () => this.change(change) }, text);
+    button.dataset.path = label;
+    return button;
   }
 
   adding(text, choices, change) {
-    const select = make('select', { ariaLabel: text }, make('option', { value: '' }, `${text} …`), ...choices.map(([value, name]) => make('option', { value }, name)));
-    select.addEventListener('change', () => this.change(change(select.value)));
-    return select;
+    const select = make('select', { ariaLabel: `${text} of this kind` }, ...choices.map(([value, name]) => make('option', { value }, name)));
+    select.dataset.path = `${text} of this kind`;
+    return make('div', { className: 'title' }, select, this.button('Add', text, scene => change(select.value)(scene)));
   }
 
   more(path, text, ...children) {
@@ -207,7 +216,7 @@ export class Toy {
         this.field('Spread of Retry-After, in ms', [...path, 'spread'], 'number'),
         this.field('Workers', [...path, 'service', 'workers'], 'number'),
         this.field('Sheds load between, such as 8-200', [...path, 'shed', 'limit'], 'pair'),
-        limits.length < 4 ? this.button('Add a limit', 'Add a limit to this lane', scene => (scene.lanes[i].limits ??= []).push({ policy: policy(`limit ${limits.length + 1}`, 'fixed_window') })) : null));
+        limits.length < 4 ? this.button('Add a limit', `Add a limit to ${lane.name}`, scene => (scene.lanes[i].limits ??= []).push({ policy: policy(`limit ${limits.length + 1}`, 'fixed_window') })) : null));
   }
 
   limit(limit, path, count) {
@@ -243,6 +252,7 @@ export class Toy {
       try { parsed = JSON.parse(area.value); } catch (error) { write(wrong, error.message); wrong.hidden = false; return; }
       this.change(scene => { for (const key of Object.keys(scene)) delete scene[key]; Object.assign(scene, parsed); }, area);
     } }, 'Apply');
+    apply.dataset.path = 'Apply';
     return this.more('more.source', 'All of it, as JSON', make('label', { className: 'all' }, area, wrong), apply);
   }
 }

@@ -1,5 +1,6 @@
 //! The playground in Chromium: what its WebAssembly computes is what its engine computes natively, to the last figure.
 
+mod hands;
 mod hostile;
 mod page;
 
