@@ -268,7 +268,7 @@ impl<'a> Lane<'a> {
 
     fn sample_all(&mut self, at: u64) {
         for (limit, owner) in self.seen.clone() {
-            self.sample(at, limit, owner);
+            self.sample(at, limit, owner, true);
         }
         if self.settings.limits.iter().any(|limit| limit.policy.max_lease().is_some()) {
             self.samples.add_leases(at, self.instances.iter().map(Instance::in_lease));
@@ -287,12 +287,12 @@ impl<'a> Lane<'a> {
                 if !self.seen.contains(&(limit, owner)) {
                     self.seen.push((limit, owner));
                 }
-                self.sample(at, limit, owner);
+                self.sample(at, limit, owner, false);
             }
         }
     }
 
-    fn sample(&mut self, at: u64, limit: usize, owner: Owner) {
+    fn sample(&mut self, at: u64, limit: usize, owner: Owner, is_tick: bool) {
         let client = usize::try_from(owner.0).unwrap_or(0);
         let policy = self.instances[owner.1].policy(limit).clone();
         let herds =
@@ -303,7 +303,7 @@ impl<'a> Lane<'a> {
             None => self.redis.state(&policy, key),
         };
         let now = self.instant(at);
-        self.samples.add(limit, (at, owner), (policy.strategy(), state.as_ref(), now));
+        self.samples.add(limit, (at, owner), (policy.strategy(), state.as_ref(), now), is_tick);
     }
 
     pub(crate) fn write(&self, json: &mut Json) {

@@ -30,18 +30,19 @@ impl Samples {
         }
     }
 
-    /// Adds the state of an owner under a limit.
+    /// Adds the state of an owner under a limit. Those at requests may be too many; those at ticks are few, and go on to the end.
     pub(crate) fn add(
         &mut self,
         limit: usize,
         (at, owner): (u64, Owner),
         (strategy, state, now): (&Strategy, Option<&State>, Timestamp),
+        is_tick: bool,
     ) {
         let limit = &mut self.limits[limit];
         // An expired state decides like none.
         let state = state.filter(|state| strategy.expires_at(state) > now.as_micros());
         limit.redis_bytes = limit.redis_bytes.max(state.map_or(0, redis_bytes));
-        if limit.rows.len() >= MOST {
+        if limit.rows.len() >= MOST && !is_tick {
             return;
         }
         let snapshot = strategy.snapshot(state, now, 0, true);
@@ -158,7 +159,7 @@ fn saturated(value: u128) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }
 
-/// The most samples of a limit.
+/// The most samples of a limit, after which there are only those at ticks.
 const MOST: usize = 30_000;
 const SHOWN_SLOTS: usize = 32;
 const SHOWN_STAMPS: usize = 32;
