@@ -197,7 +197,7 @@ export class Player {
     const at = Math.ceil(this.now / 1e3) + 1, gap = count > 50 ? seen / 2000 : seen / 60;
     const instants = Array.from({ length: count }, (_, i) => Math.min(duration - 1, at + Math.round(i * gap)));
     this.edit(scene => {
-      let own = scene.streams.find(stream => stream.kind === 'clicks' && (stream.client ?? 0) === client);
+      let own = scene.streams.find(({ kind, client: of = 0, from, to }) => kind === 'clicks' && of === client && from === undefined && to === undefined);
       if (!own) scene.streams.push(own = { kind: 'clicks', client, at: [], ...(like.takes ? { takes: like.takes } : {}), ...(like.uses ? { uses: like.uses } : {}) });
       own.at = [...own.at, ...instants].sort((a, b) => a - b);
     }, instants.at(-1) * 1e3);

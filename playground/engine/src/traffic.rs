@@ -89,12 +89,19 @@ impl Sender<'_> {
                 let margin = (stream.over * MILLI).max(1);
                 // Windows begin at multiples of the period since the epoch.
                 let phase = self.scene.start * MILLI % period;
-                let mut edge = period - phase;
+                let first = period - phase;
+                let passed = from.saturating_sub(first + margin).div_ceil(period);
+                let (mut edge, mut made) = (first + passed * period, 0);
                 while edge < to {
+                    // Those outside of the stream are made one by one, too.
+                    made += 2 * count;
+                    if made > 2 * MAX_REQUESTS as u64 {
+                        return Err(too_many());
+                    }
                     for number in 1..=count {
                         let before = margin * number / count;
-                        if edge >= from + before.max(1) {
-                            self.push(edge - before.max(1))?;
+                        if let Some(at) = edge.checked_sub(before.max(1)) {
+                            self.push(at)?;
                         }
                         self.push(edge + margin * (number - 1) / count)?;
                     }
@@ -147,18 +154,25 @@ impl Sender<'_> {
         }
     }
 
+    /// Sends a request, if it is within the stream.
     fn add(&mut self, request: Request) -> Result<(), String> {
+        let Stream { from, to, .. } = self.stream;
+        if request.at < from * MILLI || to.is_some_and(|to| request.at >= to * MILLI) {
+            return Ok(());
+        }
         if request.at >= self.scene.duration * MILLI {
             self.traffic.left_out += 1;
         } else if self.traffic.requests.len() >= MAX_REQUESTS {
-            return Err(format!(
-                "streams: more than {MAX_REQUESTS} requests: make the scene shorter or the rates lower"
-            ));
+            return Err(too_many());
         } else {
             self.traffic.requests.push(request);
         }
         Ok(())
     }
+}
+
+fn too_many() -> String {
+    format!("streams: more than {MAX_REQUESTS} requests: make the scene shorter or the rates lower")
 }
 
 /// The most requests of a scene, and of a lane with its retries.

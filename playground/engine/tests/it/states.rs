@@ -81,6 +81,48 @@ fn rejected_request_is_told_when_to_retry() {
 }
 
 #[test]
+fn streams_send_nothing_outside_their_time() {
+    let line =
+        |second: u32| format!("a - - [01/Jan/2026:00:00:{second:02} +0000] \"GET / HTTP/1.1\" 200 1\n");
+    let text: String = (0..9).map(line).collect();
+    for stream in [
+        json!({ "kind": "constant", "rate": "2/s" }),
+        json!({ "kind": "poisson", "rate": "5/s" }),
+        json!({ "kind": "burst", "at": [3_000, 4_000, 6_500], "count": 10, "over": 2_000 }),
+        json!({ "kind": "edge", "period": 1_000, "count": 3, "over": 900 }),
+        json!({ "kind": "herd", "at": [3_000, 5_000, 8_000], "members": 3, "attempts": 1 }),
+        json!({ "kind": "clicks", "at": [3_999, 4_000, 6_999, 7_000] }),
+        json!({ "kind": "log", "text": text }),
+    ] {
+        let mut scene = scene("edge");
+        scene["streams"] = json!([stream]);
+        scene["streams"][0]["from"] = json!(4_000);
+        scene["streams"][0]["to"] = json!(7_000);
+        let result = run(&scene);
+        let sent: Vec<_> = rows(&result, 0).iter().map(|row| row[0]).collect();
+        assert!(
+            sent.len() > 1 && sent.iter().all(|at| (4_000_000..7_000_000).contains(at)),
+            "{stream}: {sent:?}"
+        );
+        assert_eq!(result["left_out"], 0, "{stream}");
+    }
+}
+
+#[test]
+fn samples_of_many_requests_go_on_to_the_end() {
+    let mut scene = scene("edge");
+    scene["duration"] = json!(200_000);
+    scene["streams"] = json!([{ "kind": "constant", "rate": "95/s", "takes": [1, 1] }]);
+    let policy = json!({ "name": "running", "strategy": "in_flight", "limit": 3, "lease": "10s" });
+    scene["lanes"] = json!([{ "name": "Running", "limits": [{ "policy": policy }] }]);
+    let states = run(&scene)["lanes"][0]["states"][0].clone();
+    let states = states.as_array().unwrap();
+    assert!((30_000..30_300).contains(&states.len()), "{}", states.len());
+    let instants: Vec<_> = states.iter().rev().take(3).map(|state| state[0].as_i64().unwrap()).collect();
+    assert_eq!(instants, [200_000_000, 199_000_000, 198_000_000]);
+}
+
+#[test]
 fn pasted_log_is_sent_by_its_addresses() {
     let mut scene = scene("edge");
     let line = |address: &str, second: u32| {
