@@ -44,6 +44,14 @@ fn mistakes_name_place_value_and_range() {
             "streams: more than 20000 requests: make the scene shorter or the rates lower",
         ),
         (
+            error(|scene| {
+                let edge =
+                    json!({ "kind": "edge", "period": 1, "count": 20_000, "over": 600_000, "from": 19_999 });
+                scene["streams"][0] = edge;
+            }),
+            "streams: more than 20000 requests: make the scene shorter or the rates lower",
+        ),
+        (
             error(|scene| scene["streams"][0]["count"] = json!(20_001)),
             "stream 0: count is 20001: it is from 0 to 20000",
         ),
