@@ -40,7 +40,7 @@ export class Chart {
     });
     const [limit] = lane.limits;
     if (this.shared.recent && lane.limits.length === 1 && limit.period) {
-      this.recent = recent(lane, limit, settings.limits[0].key === 'all');
+      this.recent = recent(lane, limit, settings.limits[0]);
       panels.push({
         high: Math.max(limit.units, limit.most, limit.bound ?? 0) * 1.1, lines: [limit.units, ...(limit.bound > limit.units ? [limit.bound] : [])],
         label: `admitted in the last ${time(limit.period)}: limit dashed, bound dotted`, draw: (ctx, top, scale) => drawRecent(ctx, this, top + this.panel, scale, limit.units),

@@ -38,13 +38,14 @@ export function drawLatency(ctx, chart, top) {
 }
 
 /** For each key the units that were admitted in the last period, as steps of instant and units. */
-export function recent({ rows }, { period }, all) {
+export function recent({ rows }, { period }, { key, settle }) {
   const keys = new Map();
   for (let at = 0; at < rows.length; at += ROW) {
     if (rows[at + COLUMN.outcome] > 1) continue;
-    const client = all ? -1 : rows[at + COLUMN.client], starts = rows[at] + Math.max(0, rows[at + COLUMN.wait]);
+    const client = key === 'all' ? -1 : rows[at + COLUMN.client], starts = rows[at] + Math.max(0, rows[at + COLUMN.wait]);
+    const used = rows[at + COLUMN.used], units = settle && used >= 0 ? used : rows[at + COLUMN.cost];
     if (!keys.has(client)) keys.set(client, []);
-    keys.get(client).push([starts, rows[at + COLUMN.cost]], [starts + period, -rows[at + COLUMN.cost]]);
+    keys.get(client).push([starts, units], [starts + period, -units]);
   }
   return [...keys].map(([client, changes]) => {
     let units = 0;

@@ -135,6 +135,17 @@ async fn scenes_show_what_the_library_computes() {
 }
 
 #[tokio::test]
+async fn last_period_has_what_was_settled() {
+    let (_server, mut browser) = open("settled", "").await;
+    go(&mut browser, "toy").await;
+    let mut scene = built_in().into_iter().find(|scene| scene["id"] == "tokens").unwrap();
+    scene["lanes"][0]["store"] = "share".into();
+    browser.eval(&format!("{}.run({scene}, true).then(() => true)", player("toy"))).await;
+    let drawn = browser.eval(&format!("{}.lanes[0].chart.recent[0].most", player("toy"))).await;
+    assert_eq!(drawn, run(&scene)["lanes"][0]["limits"][0]["most"]);
+}
+
+#[tokio::test]
 async fn burst_is_decided_as_by_the_library() {
     let (_server, mut browser) = open("burst", "").await;
     go(&mut browser, "edge").await;
