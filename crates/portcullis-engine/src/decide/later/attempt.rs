@@ -82,6 +82,14 @@ pub struct Admitted {
 
 opaque_debug!(Attempt);
 
+impl Admitted {
+    /// Refunds all that the request was charged, also under policies that are tried out: it goes no further after its wait.
+    pub fn refund(self, limits: &Arc<Limits>) -> Refunds {
+        let tried = self.shadow_receipts.into_iter().map(|(_, receipt)| receipt);
+        Refunds::start(limits, self.charged.as_ref(), None, Keep::Nothing).and(tried)
+    }
+}
+
 impl Attempt {
     /// Begins to decide a request. `max_wait` is the longest wait that its caller accepts; `None` leaves it to the policies.
     pub fn new(limits: &Arc<Limits>, max_wait: Option<Duration>, patience: Patience) -> Self {

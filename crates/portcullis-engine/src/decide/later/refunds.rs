@@ -8,7 +8,6 @@ use portcullis_core::store::{Outcome, StoreFuture};
 use portcullis_core::{Decision, Key, Receipt};
 use tokio::time::Instant;
 
-use super::attempt::Admitted;
 use crate::PolicySet;
 use crate::engine::Limits;
 use crate::engine::report;
@@ -81,6 +80,12 @@ impl Refunds {
         refunds
     }
 
+    /// Begins those of more charges. Permits are released with the request.
+    pub(super) fn and(mut self, receipts: impl Iterator<Item = Receipt>) -> Self {
+        receipts.filter(|receipt| !is_in_flight(receipt.policy())).for_each(|receipt| self.add(receipt));
+        self
+    }
+
     /// Begins one more refund.
     fn add(&mut self, receipt: Receipt) {
         // A slot freed in the middle of a queue would let two requests proceed at once.
@@ -94,17 +99,6 @@ impl Refunds {
 
     pub(super) fn are_over(&self) -> bool {
         self.pending.is_empty() && self.slot.is_none()
-    }
-}
-
-impl Admitted {
-    /// Refunds all that the request was charged, also under policies that are tried out: it goes no further after its wait.
-    pub fn refund(self, limits: &Arc<Limits>) -> Refunds {
-        let mut refunds = Refunds::start(limits, self.charged.as_ref(), None, Keep::Nothing);
-        let tried = self.shadow_receipts.into_iter().map(|(_, receipt)| receipt);
-        // Permits are released with the request.
-        tried.filter(|receipt| !is_in_flight(receipt.policy())).for_each(|receipt| refunds.add(receipt));
-        refunds
     }
 }
 
