@@ -15,6 +15,7 @@ mod queue;
 mod tasks;
 
 use std::mem;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -181,8 +182,18 @@ impl Shared {
         } else if !state.queue.is_empty()
             && let Ok(runtime) = Handle::try_current()
         {
-            let repeating = Repeating { shared: Arc::clone(self), is_done: false };
+            let is_handed_over = Arc::<AtomicBool>::default();
+            let repeating = Repeating {
+                shared: Arc::clone(self),
+                is_done: false,
+                is_handed_over: Arc::clone(&is_handed_over),
+            };
             state.repeating = Some(spawn(&runtime, repeating.repeat()));
+            // A runtime that ends drops the task at once, while the state is locked here.
+            if is_handed_over.swap(true, SeqCst) {
+                drop(state);
+                self.forget_if_abandoned();
+            }
         } else {
             drop(state);
             self.forget_if_abandoned();
@@ -284,6 +295,8 @@ impl Pending {
 struct Repeating {
     shared: Arc<Shared>,
     is_done: bool,
+    /// Whether what has started it, or its end, has been here. The second of them forgets what waits.
+    is_handed_over: Arc<AtomicBool>,
 }
 
 impl Repeating {
@@ -307,7 +320,7 @@ impl Repeating {
 
 impl Drop for Repeating {
     fn drop(&mut self) {
-        if !self.is_done {
+        if !self.is_done && self.is_handed_over.swap(true, SeqCst) {
             self.shared.forget_if_abandoned();
         }
     }

@@ -186,6 +186,31 @@ fn settlements_that_end_with_the_runtime_are_unknown() {
 }
 
 #[test]
+fn runtime_that_ends_leaves_repeats_to_another() {
+    let runtime = || tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    let observed = Observed::new(Mode::Ready);
+    let ending = runtime();
+    let response = ending.block_on(using(&observed, 3).oneshot(request(&[]))).unwrap();
+    observed.store.set(Mode::Down);
+    ending.block_on(async {
+        tokio::spawn(async move {
+            let _response = response;
+            std::future::pending::<()>().await;
+        });
+        tokio::task::yield_now().await;
+    });
+    let (ended, end) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        // The response is dropped in a runtime that takes no task any more.
+        drop(ending);
+        ended.send(()).unwrap();
+    });
+    end.recv_timeout(Duration::from_secs(60)).expect("the runtime ends");
+    observed.store.set(Mode::Ready);
+    assert_eq!(runtime().block_on(observed.drained(Duration::from_secs(60))), (0, 0));
+}
+
+#[test]
 fn without_a_runtime_only_ready_answers_settle() {
     let observed = Observed::new(Mode::Ready);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
