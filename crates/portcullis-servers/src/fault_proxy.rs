@@ -54,8 +54,8 @@ pub enum Fault {
     Fragment,
     /// Requests are forwarded; the reply closes the connection instead, and is [counted](FaultProxy::cut_replies).
     CutReply,
-    /// Bytes are forwarded until a request contains the command `EVAL`; from then on this is [`CutReply`](Self::CutReply).
-    CutReplyToEval,
+    /// Bytes are forwarded until a request contains this command, such as `EVAL`; from then on this is [`CutReply`](Self::CutReply).
+    CutReplyTo(&'static str),
     /// Half of a request is forwarded, then the connection is closed.
     CutRequest,
     /// Bytes are read and discarded, in both directions. When this fault ends, the next bytes close the connection.

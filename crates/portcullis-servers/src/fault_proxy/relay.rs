@@ -60,6 +60,12 @@ async fn relay(mut client: TcpStream, index: usize, settings: &Settings) -> io::
     }
 }
 
+/// Whether requests contain a command.
+fn has(requests: &[u8], command: &str) -> bool {
+    let word = format!("${}\r\n{command}\r\n", command.len());
+    requests.windows(word.len()).any(|bytes| bytes == word.as_bytes())
+}
+
 /// The way of the bytes that are forwarded.
 #[derive(Clone, Copy)]
 enum Direction {
@@ -86,7 +92,7 @@ async fn forward(
             (_, Fault::Discard) => discarded = true,
             (_, Fault::Fragment) => write_fragments(bytes, &mut to).await?,
             (Requests, Fault::CutRequest) => return to.write_all(&bytes[..count / 2]).await,
-            (Requests, Fault::CutReplyToEval) if bytes.windows(EVAL.len()).any(|word| word == EVAL) => {
+            (Requests, Fault::CutReplyTo(command)) if has(bytes, command) => {
                 settings.set_fault(Fault::CutReply);
                 to.write_all(bytes).await?;
             }
@@ -139,6 +145,5 @@ async fn write_fragments(bytes: &[u8], to: &mut OwnedWriteHalf) -> io::Result<()
 }
 
 /// The name of the command as it is sent.
-const EVAL: &[u8] = b"$4\r\nEVAL\r\n";
 const BUFFER_BYTES: usize = 16 * 1_024;
 const PACE_INTERVAL: Duration = Duration::from_millis(10);

@@ -111,7 +111,7 @@ async fn an_eval_without_a_reply_is_not_repeated() {
     let url = server.url().replace(&server.port.to_string(), &proxy.port().to_string());
     let options = patient().deadline(Duration::from_secs(2));
     let connection = Connection::open(&url, options).await.unwrap();
-    proxy.set_fault(Fault::CutReplyToEval);
+    proxy.set_fault(Fault::CutReplyTo("EVAL"));
     let error = count(&connection, &Script::new(COUNT), "k").await.unwrap_err();
     assert!(matches!(error, CallError::Lost(_)) && error.fate_unknown(), "{error}");
     assert_eq!(server.cli(&["GET", "portcullis:k"]).trim(), "1");
