@@ -3,8 +3,7 @@
 mod decide;
 mod instance;
 mod leased;
-mod narrow;
-mod redis;
+mod reach;
 mod service;
 mod written;
 
@@ -23,8 +22,7 @@ use crate::json::Json;
 use crate::sample::Samples;
 use crate::scene::{Balance, KeyKind, LaneSettings, Scene, StoreKind};
 use crate::traffic::{MAX_REQUESTS, Random, Request};
-use instance::Instance;
-use redis::Redis;
+use instance::{Instance, Redis};
 use service::{Entered, Gate};
 
 /// What became of a request. Times are microseconds.

@@ -6,7 +6,7 @@ mod scenario;
 
 use crate::json::Json;
 use crate::lane::Lane;
-use crate::scene::{LaneSettings, Scene, Stream};
+use crate::scene::{LaneSettings, Scene};
 
 /// All texts of a lane, which has run. Each is null where the form cannot express the lane.
 pub(crate) fn all(scene: &Scene, settings: &LaneSettings, lane: &Lane<'_>) -> String {
@@ -31,7 +31,7 @@ pub(crate) fn all(scene: &Scene, settings: &LaneSettings, lane: &Lane<'_>) -> St
 /// The line of a comment that lists what a text of the limits leaves out, or nothing.
 fn left_out(scene: &Scene, lane: &LaneSettings, mark: &str) -> String {
     let costs = scene.clients.iter().map(|client| Some(client.cost));
-    let mut costs = costs.chain(scene.streams.iter().map(|stream: &Stream| stream.cost)).flatten();
+    let mut costs = costs.chain(scene.streams.iter().map(|stream| stream.cost)).flatten();
     let parts = [
         (costs.any(|cost| cost != 1), "the costs of requests"),
         (lane.limits.iter().any(|limit| limit.settle), "their settlement at what they used"),

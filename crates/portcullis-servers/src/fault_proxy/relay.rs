@@ -144,6 +144,5 @@ async fn write_fragments(bytes: &[u8], to: &mut OwnedWriteHalf) -> io::Result<()
     Ok(())
 }
 
-/// The name of the command as it is sent.
 const BUFFER_BYTES: usize = 16 * 1_024;
 const PACE_INTERVAL: Duration = Duration::from_millis(10);

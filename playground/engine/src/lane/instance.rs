@@ -8,9 +8,11 @@ use portcullis_engine::{Engine, Limit, Limits};
 use portcullis_memory::{Fallback, InstanceShare, MemoryStore};
 
 use super::leased::Leased;
-use super::narrow::Narrow;
-use super::redis::Redis;
+use super::reach::Reach;
 use crate::scene::{LaneSettings, StoreKind};
+
+/// The Redis that the instances share: a store in memory that can be cut off.
+pub(super) type Redis = Reach<MemoryStore<Arc<ManualClock>>>;
 
 pub(super) struct Instance {
     pub(super) limits: Arc<Limits>,
@@ -32,20 +34,19 @@ impl Instance {
             StoreKind::Share => {
                 let share = Arc::new(InstanceShare::new(super::memory(clock), settings.instances));
                 own = Some(Arc::clone(&share));
-                Arc::new(Narrow(share))
+                Arc::new(Reach::within(share))
             }
             StoreKind::Shared => {
                 let leased = Arc::new(Leased::new(redis, Arc::clone(clock)));
                 in_front = Some(Arc::clone(&leased));
                 let fallback = Fallback::builder(leased).clock(ManualClock::clone(clock)).build();
-                Arc::new(Narrow(Arc::new(fallback)))
+                Arc::new(Reach::within(Arc::new(fallback)))
             }
         };
-        for policy in &policies {
-            store.register(policy).map_err(|error| error.to_string())?;
-        }
         let engine = Arc::new(Engine::with_clock(store, Arc::clone(clock) as Arc<_>));
         for policy in &policies {
+            // What a store refuses is all that can be wrong. An error of the engine would bring the texts of all layers into the program.
+            engine.store().register(policy).map_err(|error| error.to_string())?;
             engine.register(policy).expect("the store takes it, and no other has its name");
         }
         let limits = policies.iter().cloned().map(Limit::new).collect();
